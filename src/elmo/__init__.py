@@ -1,0 +1,66 @@
+"""ELMo in PyTorch: deep contextualized word vectors, exact, deterministic and fast.
+
+    from elmo import ELMo
+
+    elmo = ELMo.from_pretrained("path/to/model")
+    vectors = elmo.encode_tokens([["The", "river", "bank", "."]])[0]   # (layers, words, dim)
+
+Names are loaded when first used, so that `import elmo` and the command line start at once.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from elmo.bilm import BiLM, State, random_bilm
+    from elmo.characters import CharacterMapper, batch_to_ids
+    from elmo.config import ElmoConfig
+    from elmo.embedder import ELMo
+    from elmo.errors import ElmoError, ElmoWarning
+    from elmo.layers import ScalarMix
+    from elmo.representations import Elmo
+    from elmo.word_vectors import TokenFile
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "BiLM": "bilm",
+    "CharacterMapper": "characters",
+    "ELMo": "embedder",
+    "Elmo": "representations",
+    "ElmoConfig": "config",
+    "ElmoError": "errors",
+    "ElmoWarning": "errors",
+    "ScalarMix": "layers",
+    "State": "bilm",
+    "TokenFile": "word_vectors",
+    "batch_to_ids": "characters",
+    "random_bilm": "bilm",
+}
+
+__all__ = [
+    "BiLM",
+    "CharacterMapper",
+    "ELMo",
+    "Elmo",
+    "ElmoConfig",
+    "ElmoError",
+    "ElmoWarning",
+    "ScalarMix",
+    "State",
+    "TokenFile",
+    "batch_to_ids",
+    "random_bilm",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'elmo' has no attribute {name!r}")
+    return getattr(import_module(f"elmo.{_HOMES[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,299 @@
+"""The one description of a biLM: its sizes, as `config.json`, `options.json` and Python object.
+
+`ElmoConfig` is frozen, checks itself, and translates to and from the `options.json` that bilm-tf
+wrote and that AllenNLP, simple_elmo and others read.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any, Literal, get_args
+
+from elmo.errors import ConfigError
+
+Activation = Literal["relu", "tanh"]
+Cell = Literal["lstm", "gru"]
+Preset = Literal["tiny", "small", "medium", "original"]
+
+STANDARD_FILTERS = ((1, 32), (2, 32), (3, 64), (4, 128), (5, 256), (6, 512), (7, 1024))
+"""(width, number) of the character filters of every model that AllenNLP published."""
+
+_MODEL_TYPE = "elmo"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ElmoConfig:
+    """The architecture of a biLM (Peters et al. 2018, section 3).
+
+    The defaults are those of the original 93.6 M parameter model.
+    """
+
+    dim: int = 4096
+    """Cells of each recurrent layer, per direction."""
+    projection_dim: int = 512
+    """Width of a direction's output and of a word vector. Equal to `dim`: no projection."""
+    n_layers: int = 2
+    """Recurrent layers per direction."""
+    cell: Cell = "lstm"
+    """Kind of recurrent cell."""
+    cell_clip: float | None = 3.0
+    """Bound on the absolute value of memory cells; None for no bound."""
+    proj_clip: float | None = 3.0
+    """Bound on the absolute value of projected states; None for no bound."""
+    skip_connections: bool = True
+    """Whether layers above the first add their input to their output."""
+    char_dim: int = 16
+    """Width of a character vector."""
+    filters: tuple[tuple[int, int], ...] = STANDARD_FILTERS
+    """(width, number) of each group of character filters."""
+    activation: Activation = "relu"
+    """What follows the maximum over character positions."""
+    n_highway: int = 2
+    """Highway layers between the filters and the projection."""
+    max_characters: int = 50
+    """Bytes of a word that are read, its begin and end marks included."""
+    n_words: int = 0
+    """Words of the vocabulary of a model that reads words; 0 for one that reads characters."""
+    mix_weights: tuple[float, ...] = ()
+    """Layer weights before the softmax for `layers="mix"`; empty for equal weights."""
+    mix_gamma: float = 1.0
+    """Scale of the mix."""
+
+    def __post_init__(self) -> None:
+        # JSON has no tuples; the Hub's tools hand lists back. Equal configs must compare equal.
+        as_pairs = tuple(_filter_pair(pair) for pair in self.filters)
+        object.__setattr__(self, "filters", as_pairs)
+        object.__setattr__(self, "mix_weights", tuple(float(w) for w in self.mix_weights))
+        # AllenNLP takes a clip of 0 as "no clip" (`if self.memory_cell_clip_value:`).
+        for name in ("cell_clip", "proj_clip"):
+            object.__setattr__(self, name, _clip_value(name, getattr(self, name)))
+        self._check()
+
+    def _check(self) -> None:
+        for name in ("dim", "projection_dim", "n_layers", "char_dim"):
+            _require(name, getattr(self, name), "a whole number of at least 1", _is_int(self, name, 1))
+        for name in ("n_highway", "n_words"):
+            _require(name, getattr(self, name), "a whole number of at least 0", _is_int(self, name, 0))
+        _require("cell", self.cell, f"one of {get_args(Cell)}", self.cell in get_args(Cell))
+        _require(
+            "activation",
+            self.activation,
+            f"one of {get_args(Activation)}",
+            self.activation in get_args(Activation),
+        )
+        # <S> is spelt begin-word, begin-sentence, end-word: three characters.
+        _require(
+            "max_characters",
+            self.max_characters,
+            "a whole number of at least 3",
+            _is_int(self, "max_characters", 3),
+        )
+        if self.reads_characters:
+            widest = max((width for width, _ in self.filters), default=0)
+            _require(
+                "filters",
+                self.filters,
+                f"at least one (width, number), no wider than max_characters={self.max_characters}",
+                0 < widest <= self.max_characters,
+            )
+        _require(
+            "projection_dim",
+            self.projection_dim,
+            f"at most dim={self.dim}: layers of different widths cannot be mixed",
+            self.projection_dim <= self.dim,
+        )
+        _require(
+            "mix_weights",
+            self.mix_weights,
+            f"one weight for each of the {self.n_layers + 1} layers",
+            len(self.mix_weights) in (0, self.n_layers + 1),
+        )
+
+    @property
+    def reads_characters(self) -> bool:
+        """Whether words are read as characters (else as entries of a vocabulary)."""
+        return self.n_words == 0
+
+    @property
+    def n_filters(self) -> int:
+        """Character filters of all widths together."""
+        return sum(number for _, number in self.filters)
+
+    @property
+    def has_projection(self) -> bool:
+        """Whether cells are projected.
+
+        bilm-tf projects only when `projection_dim < dim`; without a projection TensorFlow's
+        LSTMCell does not apply `proj_clip` either.
+        """
+        return self.projection_dim < self.dim
+
+    @property
+    def has_word_projection(self) -> bool:
+        """Whether the character encoder ends in a projection.
+
+        bilm-tf leaves it out when the filters are as many as `projection_dim`.
+        """
+        return self.reads_characters and self.n_filters != self.projection_dim
+
+    @property
+    def output_dim(self) -> int:
+        """Width of a layer: forward and backward side by side."""
+        return 2 * self.projection_dim
+
+    @classmethod
+    def preset(cls, name: Preset, **changes: Any) -> ElmoConfig:
+        """Give the configuration of a published size, with changes by keyword.
+
+        Args:
+            name: `tiny` (for tests), or a size that AllenNLP published: `small` (13.6 M
+                parameters), `medium` (28.0 M) or `original` (93.6 M).
+            changes: Fields that differ.
+        """
+        sizes: dict[str, dict[str, Any]] = {
+            "tiny": {
+                "dim": 64,
+                "projection_dim": 16,
+                "char_dim": 4,
+                "filters": ((1, 4), (2, 8), (3, 16), (4, 32), (5, 64)),
+                "n_highway": 1,
+            },
+            "small": {"dim": 1024, "projection_dim": 128, "n_highway": 1},
+            "medium": {"dim": 2048, "projection_dim": 256, "n_highway": 1},
+            "original": {},
+        }
+        if name not in sizes:
+            raise ConfigError(f"no preset {name!r}: expected one of {', '.join(sizes)}")
+        return cls(**(sizes[name] | changes))
+
+    def replace(self, **changes: Any) -> ElmoConfig:
+        """Give a copy with other values for some fields."""
+        return dataclasses.replace(self, **changes)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give the content of `config.json`."""
+        return {"model_type": _MODEL_TYPE, **dataclasses.asdict(self)}
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> ElmoConfig:
+        """Read the content of a `config.json`; an unknown key is an error."""
+        model_type = values.get("model_type", _MODEL_TYPE)
+        if model_type != _MODEL_TYPE:
+            raise ConfigError(f"config.json: model_type is {model_type!r}, expected {_MODEL_TYPE!r}")
+        known = {field.name for field in fields(cls)}
+        given = {key: value for key, value in values.items() if key != "model_type"}
+        unknown = sorted(set(given) - known)
+        if unknown:
+            raise ConfigError(
+                f"config.json: unknown keys {unknown}; known are {sorted(known)}. "
+                "Was it written by a newer version of elmo-torch?"
+            )
+        return cls(**given)
+
+    def to_json(self) -> str:
+        """Give the text of `config.json`."""
+        return json.dumps(self.to_dict(), indent=2) + "\n"
+
+    @classmethod
+    def from_options(cls, options: Mapping[str, Any]) -> ElmoConfig:
+        """Read the content of a bilm-tf `options.json`.
+
+        Keys that only matter to bilm-tf's training are ignored. `n_characters` may be 261 (as
+        written while training) or 262 (as bilm-tf asks for inference): both mean the same table.
+        Missing keys get bilm-tf's own defaults: one layer, no clips, no skip connections.
+        """
+        lstm = _section(options, "lstm")
+        values: dict[str, Any] = {
+            "dim": _option(lstm, "lstm.dim"),
+            "projection_dim": _option(lstm, "lstm.projection_dim"),
+            "n_layers": lstm.get("n_layers", 1),
+            "cell": lstm.get("cell", "lstm"),
+            "cell_clip": lstm.get("cell_clip"),
+            "proj_clip": lstm.get("proj_clip"),
+            "skip_connections": bool(lstm.get("use_skip_connections", False)),
+        }
+        if options.get("char_cnn") is None:
+            values |= {"n_words": _option(options, "n_tokens_vocab"), "filters": ()}
+        else:
+            values |= _character_values(_section(options, "char_cnn"))
+        return cls(**values)
+
+    def to_options(self) -> dict[str, Any]:
+        """Give the content of an `options.json` that bilm-tf, AllenNLP and simple_elmo read."""
+        lstm: dict[str, Any] = {
+            "dim": self.dim,
+            "projection_dim": self.projection_dim,
+            "n_layers": self.n_layers,
+            "cell_clip": self.cell_clip,
+            "proj_clip": self.proj_clip,
+            "use_skip_connections": self.skip_connections,
+        }
+        if self.cell != "lstm":  # no published reader knows another cell
+            lstm["cell"] = self.cell
+        if not self.reads_characters:
+            return {"lstm": lstm, "n_tokens_vocab": self.n_words}
+        char_cnn = {
+            "activation": self.activation,
+            "embedding": {"dim": self.char_dim},
+            "filters": [list(pair) for pair in self.filters],
+            "n_highway": self.n_highway,
+            "n_characters": 262,  # bilm-tf and simple_elmo refuse 261 when embedding
+            "max_characters_per_token": self.max_characters,
+        }
+        return {"lstm": lstm, "char_cnn": char_cnn}
+
+
+def _character_values(char_cnn: Mapping[str, Any]) -> dict[str, Any]:
+    n_characters = char_cnn.get("n_characters", 262)
+    _require("char_cnn.n_characters", n_characters, "261 or 262", n_characters in (261, 262))
+    return {
+        "char_dim": _option(_section(char_cnn, "embedding"), "char_cnn.embedding.dim"),
+        "filters": _option(char_cnn, "char_cnn.filters"),
+        "activation": _option(char_cnn, "char_cnn.activation"),
+        "n_highway": char_cnn.get("n_highway") or 0,
+        "max_characters": char_cnn.get("max_characters_per_token", 50),
+    }
+
+
+def _require(name: str, value: object, expected: str, holds: bool) -> None:
+    if not holds:
+        raise ConfigError(f"{name} is {value!r}, expected {expected}")
+
+
+def _is_int(config: ElmoConfig, name: str, least: int) -> bool:
+    value = getattr(config, name)
+    return isinstance(value, int) and not isinstance(value, bool) and value >= least
+
+
+def _filter_pair(pair: Any) -> tuple[int, int]:
+    ok = (
+        isinstance(pair, list | tuple)
+        and len(pair) == 2
+        and all(isinstance(n, int) and n > 0 for n in pair)
+    )
+    _require("filters", pair, "pairs of (width, number), both at least 1", ok)
+    return pair[0], pair[1]
+
+
+def _clip_value(name: str, value: Any) -> float | None:
+    if value is None or value == 0:
+        return None
+    _require(name, value, "a positive number or null", isinstance(value, int | float) and value > 0)
+    return float(value)
+
+
+def _section(options: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    section = options.get(key)
+    if not isinstance(section, Mapping):
+        raise ConfigError(f"options.json: section '{key}' is {section!r}, expected an object")
+    return section
+
+
+def _option(section: Mapping[str, Any], path: str) -> Any:
+    key = path.rsplit(".", 1)[-1]
+    if key not in section:
+        raise ConfigError(f"options.json: '{path}' is missing; it is needed to load the weights")
+    return section[key]

@@ -1,0 +1,522 @@
+"""`ELMo`, the object people hold: words or texts in, vectors out."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import tempfile
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Literal, Self, get_args
+
+import numpy as np
+import numpy.typing as npt
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from tqdm.auto import tqdm
+
+from elmo.bilm import BiLM, State, word_ids
+from elmo.checkpoint import Checkpoint, fingerprint, save_folder, save_published
+from elmo.config import ElmoConfig
+from elmo.errors import ConfigError, ElmoWarning, InputError
+from elmo.models import HubOptions, open_model
+from elmo.packed import PackedBiLM, Precision, runs_natively
+from elmo.pipeline import Pipeline, StatePolicy, windows
+from elmo.selection import Layers, mix_layers, select_layers
+from elmo.sentences import Words, checked_sentences, tokenized_texts
+from elmo.text import Tokenizer, TokenizerName, get_tokenizer
+from elmo.word_vectors import TokenFile
+
+Array = npt.NDArray[np.float32]
+OutputValue = Literal["sentence_embedding", "token_embeddings"]
+Format = Literal["elmo", "hdf5"]
+
+_WINDOW_BATCHES = 4
+"""Batches whose sentences are sorted together when a stream is embedded."""
+
+logger = logging.getLogger(__name__)
+
+
+class ELMo:
+    """Gives every word of a sentence a vector that depends on the whole sentence.
+
+    Load one with `from_pretrained`. A vector depends on the sentence and the model alone, never on
+    the other sentences of the call, their order, or the size of a batch; only `state="carry"` is
+    different, by definition.
+
+    Args:
+        model: A model, or weights that were read from a file.
+        precision: `fp32`; or `bf16` for products in bfloat16, about twice as fast where the CPU has
+            instructions for it (AVX512-BF16, AMX).
+        device: Where to compute; if None, a GPU if there is one.
+        tokenizer: How `encode` splits raw texts into words.
+        word_cache_mb: Memory for the context-free vectors of words seen before.
+        token_file: Precomputed context-free vectors, as `elmo cache` writes them.
+
+    Example:
+        >>> from elmo import ELMo, ElmoConfig, random_bilm
+        >>> model = ELMo(random_bilm(ElmoConfig.preset("tiny")))
+        >>> [vectors.shape for vectors in model.encode_tokens([["A", "cat", "."], ["Hello"]])]
+        [(3, 3, 32), (3, 1, 32)]
+    """
+
+    def __init__(
+        self,
+        model: Checkpoint | BiLM,
+        *,
+        precision: Precision = "fp32",
+        device: str | torch.device | None = None,
+        tokenizer: TokenizerName | Tokenizer = "whitespace",
+        word_cache_mb: float = 64,
+        token_file: TokenFile | None = None,
+    ) -> None:
+        checkpoint = model.to_checkpoint() if isinstance(model, BiLM) else model
+        self.config: ElmoConfig = checkpoint.config
+        self.tokenizer: Tokenizer = get_tokenizer(tokenizer)
+        self.precision: Precision = precision
+        self._word_cache_mb = word_cache_mb
+        self._token_file = token_file
+        self._softmax = checkpoint.softmax
+        self._told_of_cut_words = False
+        # Rounded weights cannot be given back, so their fingerprint is taken now.
+        self._fingerprint = None if precision == "fp32" else checkpoint.fingerprint()
+        warm_state = _single_row(checkpoint.warm_state)
+        bilm = BiLM.from_checkpoint(checkpoint)
+        del checkpoint, model  # so that weights can be freed one by one while they are packed
+        self._pipeline = self._build(bilm, device, warm_state)
+
+    def _build(
+        self, bilm: BiLM, device: str | torch.device | None, warm_state: State | None
+    ) -> Pipeline:
+        """Put a model where it will compute, packed if that is a CPU."""
+        place = _device(device)
+        model: BiLM | PackedBiLM
+        if place.type == "cpu":
+            if not runs_natively(self.precision):
+                _warn(
+                    "this CPU has no bfloat16 instructions: precision='bf16' rounds the weights as "
+                    "asked, but computes in float32 and is no faster"
+                )
+            model = PackedBiLM(bilm, self.precision, consume=True)
+        else:
+            model = bilm.to(place).requires_grad_(False)
+        ids = word_ids(self.config, bilm.vocabulary)
+        pipeline = Pipeline(model, ids, warm_state, self._word_cache_mb, self._token_file)
+        if self._token_file is not None:
+            known = self._fingerprint or fingerprint(self.config, model.to_checkpoint().tensors)
+            width = self.config.projection_dim
+            self._token_file.require_made_by(known, pipeline.compute_words, width)
+        return pipeline
+
+    # --- loading and saving -----------------------------------------------------------------------
+
+    @classmethod
+    def from_pretrained(
+        cls,
+        name_or_path: str | Path | None = None,
+        *,
+        options: str | Path | None = None,
+        weights: str | Path | None = None,
+        precision: Precision = "fp32",
+        device: str | torch.device | None = None,
+        tokenizer: TokenizerName | Tokenizer = "whitespace",
+        word_cache_mb: float = 64,
+        token_file: TokenFile | str | Path | None = None,
+        revision: str | None = None,
+        cache_dir: str | Path | None = None,
+        token: str | None = None,
+        local_files_only: bool = False,
+        force_download: bool = False,
+    ) -> Self:
+        """Load a model in any layout.
+
+        Args:
+            name_or_path: A folder, a weights file, or a repository of the Hugging Face Hub; the
+                default model if None.
+            options: Instead of a name, an `options.json`, together with `weights`.
+            weights: Instead of a name, a `weights.hdf5`, together with `options`.
+            precision: See the class.
+            device: See the class.
+            tokenizer: See the class.
+            word_cache_mb: See the class.
+            token_file: See the class; a path will do if the file carries its words inside.
+            revision: Branch, tag or commit on the Hub.
+            cache_dir: Where downloads are kept.
+            token: Access token of the Hub.
+            local_files_only: Never ask the Hub.
+            force_download: Download even what is there already.
+        """
+        hub = HubOptions(
+            revision=revision,
+            cache_dir=cache_dir,
+            token=token,
+            local_files_only=local_files_only,
+            force_download=force_download,
+        )
+        if isinstance(token_file, str | Path):
+            token_file = TokenFile(token_file)
+        return cls(
+            open_model(name_or_path, options, weights, hub),
+            precision=precision,
+            device=device,
+            tokenizer=tokenizer,
+            word_cache_mb=word_cache_mb,
+            token_file=token_file,
+        )
+
+    def save_pretrained(self, folder: str | Path, format: Format = "elmo") -> None:
+        """Save the model, with its warm state if it has one.
+
+        Args:
+            folder: Where to.
+            format: `elmo` for `config.json` + `model.safetensors` + model card; `hdf5` for the
+                `options.json` + `weights.hdf5` of bilm-tf and AllenNLP (no place for a warm state).
+        """
+        if format not in get_args(Format):
+            raise ConfigError(f"format is {format!r}, expected one of {get_args(Format)}")
+        save = save_folder if format == "elmo" else save_published
+        save(self.to_checkpoint(), folder)
+
+    def push_to_hub(self, repo_id: str, *, token: str | None = None, private: bool = False) -> str:
+        """Upload the model to the Hugging Face Hub; returns the address of the commit."""
+        from huggingface_hub import HfApi
+
+        api = HfApi(token=token)
+        api.create_repo(repo_id, private=private, exist_ok=True)
+        with tempfile.TemporaryDirectory() as folder:
+            self.save_pretrained(folder)
+            return str(api.upload_folder(repo_id=repo_id, folder_path=folder))
+
+    def to_checkpoint(self) -> Checkpoint:
+        """Give weights and warm state in the form that can be saved."""
+        warm = self._pipeline.warm_state
+        return dataclasses.replace(
+            self._pipeline.model.to_checkpoint(),
+            config=self.config,
+            warm_state=None if warm is None else (warm.hidden[:, :, 0], warm.memory[:, :, 0]),
+            softmax=self._softmax,
+        )
+
+    # --- what it is -------------------------------------------------------------------------------
+
+    @property
+    def dim(self) -> int:
+        """Width of a word's vector in one layer."""
+        return self.config.output_dim
+
+    @property
+    def n_layers(self) -> int:
+        """Layers of vectors: the context-free one and one for each recurrent layer."""
+        return self.config.n_layers + 1
+
+    @property
+    def device(self) -> torch.device:
+        """Where it computes."""
+        return self._pipeline.device
+
+    @property
+    def max_seq_length(self) -> int | None:
+        """The longest sentence that can be read: there is no limit."""
+        return None
+
+    @property
+    def n_cut_words(self) -> int:
+        """How many words so far were longer than the model reads and lost their end."""
+        return self._pipeline.n_cut_words
+
+    @property
+    def fingerprint(self) -> str:
+        """A SHA-256 of sizes and weights, the same whatever file they came from."""
+        if self._fingerprint is None:
+            tensors = self._pipeline.model.to_checkpoint().tensors
+            self._fingerprint = fingerprint(self.config, tensors)
+        return self._fingerprint
+
+    def get_embedding_dimension(self) -> int:
+        """Give the width of a vector; the name is that of sentence-transformers."""
+        return self.dim
+
+    get_sentence_embedding_dimension = get_embedding_dimension
+
+    def to(self, device: str | torch.device) -> Self:
+        """Move to another device; what was carried is forgotten."""
+        if _device(device) != self.device:
+            bilm = BiLM.from_checkpoint(self._pipeline.model.to_checkpoint())
+            self._pipeline = self._build(bilm, device, self._pipeline.warm_state)
+        return self
+
+    # --- vectors ----------------------------------------------------------------------------------
+
+    def encode_tokens(
+        self,
+        sentences: Iterable[Iterable[str]],
+        *,
+        layers: Layers = "all",
+        state: StatePolicy = "zero",
+        batch_size: int | None = None,
+        batch_tokens: int | None = None,
+        show_progress_bar: bool | None = None,
+        convert_to_tensor: bool = False,
+    ) -> list[Any]:
+        """Give the vectors of every word of every sentence.
+
+        Args:
+            sentences: Lists of words; any iterable of iterables will do.
+            layers: `all` for every layer; or one vector a word: `top` for the last layer,
+                `average` of all layers, `mix` with the model's own mix weights, or a layer's number
+                (0 is the context-free one, -1 the last).
+            state: What the layers remember when a sentence begins: nothing (`zero`); a fixed state
+                burned in on running text (`warm`); or whatever the sentence before in the same row
+                of the batch left behind (`carry`, as AllenNLP always does; see `reset`).
+            batch_size: Sentences in a batch at most. It changes results only with `state="carry"`,
+                where sentence i follows sentence i - batch_size; 64 there unless told.
+            batch_tokens: Words in a batch at most; chosen by the size of the model unless told.
+            show_progress_bar: Whether to show progress; by default when logging is at level INFO.
+            convert_to_tensor: Whether to give tensors on this model's device instead of arrays.
+
+        Returns:
+            For each sentence, in the order given, float32 of shape `(n_layers, n, dim)` for `all`,
+            else `(n, dim)`. An empty sentence has n = 0.
+        """
+        given = list(checked_sentences(sentences))
+        selection = select_layers(layers, self.config)
+        results: list[Any] = [None] * len(given)
+        with _progress_bar(show_progress_bar, sum(map(len, given))) as bar:
+            for number, vectors in self._pipeline.embed(
+                given, selection, state, batch_size, batch_tokens
+            ):
+                results[number] = vectors if convert_to_tensor else vectors.cpu().numpy()
+                bar.update(len(given[number]))
+        self._tell_of_cut_words()
+        return results
+
+    def stream_tokens(
+        self,
+        sentences: Iterable[Iterable[str]],
+        *,
+        layers: Layers = "all",
+        state: StatePolicy = "zero",
+        batch_size: int | None = None,
+        batch_tokens: int | None = None,
+    ) -> Iterator[Array]:
+        """Yield what `encode_tokens` gives, one by one and in bounded memory.
+
+        The arguments are those of `encode_tokens`; `sentences` may never end.
+        """
+        for window in self.windows(checked_sentences(sentences), state, batch_size, batch_tokens):
+            yield from self.encode_tokens(
+                window,
+                layers=layers,
+                state=state,
+                batch_size=batch_size,
+                batch_tokens=batch_tokens,
+                show_progress_bar=False,
+            )
+
+    def windows(
+        self,
+        sentences: Iterable[Words],
+        state: StatePolicy = "zero",
+        batch_size: int | None = None,
+        batch_tokens: int | None = None,
+    ) -> Iterator[list[Words]]:
+        """Cut a stream of sentences into lists that are worth embedding in one call."""
+        tokens = _WINDOW_BATCHES * self._pipeline.batch_tokens(batch_tokens)
+        multiple = self._pipeline.carry_rows(batch_size) if state == "carry" else 1
+        return windows(sentences, tokens, multiple)
+
+    def encode(
+        self,
+        inputs: Any,
+        batch_size: int | None = None,
+        show_progress_bar: bool | None = None,
+        output_value: OutputValue = "sentence_embedding",
+        convert_to_numpy: bool = True,
+        convert_to_tensor: bool = False,
+        device: str | torch.device | None = None,
+        normalize_embeddings: bool = False,
+        *,
+        layers: Layers = "mix",
+        state: StatePolicy = "zero",
+        batch_tokens: int | None = None,
+    ) -> Any:
+        """Give one vector for each text: the mean over its words.
+
+        Arguments and results are those of sentence-transformers.
+
+        Args:
+            inputs: A text, or many; each is a string, which the tokenizer splits into sentences
+                and words, or a list of words.
+            batch_size: Sentences in a batch at most; it does not change results.
+            show_progress_bar: Whether to show progress; by default when logging is at level INFO.
+            output_value: `token_embeddings` for the vectors of all words instead of their mean.
+            convert_to_numpy: Whether to give arrays; otherwise a list of tensors.
+            convert_to_tensor: Whether to give tensors, whatever `convert_to_numpy` says.
+            device: Move the model there first.
+            normalize_embeddings: Whether to scale vectors to length 1.
+            layers: Which vectors of a word; see `encode_tokens`, `all` is not possible here.
+            state: See `encode_tokens`.
+            batch_tokens: See `encode_tokens`.
+
+        Returns:
+            Float32 of shape `(dim,)` for one text, `(texts, dim)` for many; with
+            `token_embeddings`, `(n, dim)` or a list of them. A text without words gives zeros.
+        """
+        if layers == "all":
+            raise ConfigError("encode gives one vector a word: layers='all' is for encode_tokens")
+        if output_value not in get_args(OutputValue):
+            raise ConfigError(f"output_value is {output_value!r}, expected {get_args(OutputValue)}")
+        if device is not None:
+            self.to(device)
+        single = isinstance(inputs, str)
+        texts = list(tokenized_texts([inputs] if single else inputs, self.tokenizer))
+        words = iter(
+            self.encode_tokens(
+                [sentence for text in texts for sentence in text],
+                layers=layers,
+                state=state,
+                batch_size=batch_size,
+                batch_tokens=batch_tokens,
+                show_progress_bar=show_progress_bar,
+                convert_to_tensor=True,
+            )
+        )
+        vectors = [torch.cat([next(words) for _ in text]) for text in texts]
+        if output_value == "sentence_embedding":
+            vectors = [_mean(vector) for vector in vectors]
+        if normalize_embeddings:
+            vectors = [F.normalize(vector, dim=-1) for vector in vectors]
+        together = output_value == "sentence_embedding"
+        if convert_to_tensor:
+            stacked = torch.stack(vectors) if vectors else torch.empty(0, self.dim)
+            return vectors[0] if single else stacked if together else vectors
+        if not convert_to_numpy:
+            return vectors[0] if single else vectors
+        arrays = [vector.cpu().numpy() for vector in vectors]
+        if single:
+            return arrays[0]
+        return np.array(arrays).reshape(len(arrays), self.dim) if together else arrays
+
+    def outputs(
+        self,
+        tokens: Iterable[Sequence[str]],
+        sequence_len: Sequence[int] | None = None,
+        *,
+        state: StatePolicy = "zero",
+    ) -> dict[str, Array]:
+        """Give what the TensorFlow Hub module gave for its signature `tokens`, under its names.
+
+        Args:
+            tokens: Sentences as lists of words, padded with anything where `sequence_len` is given.
+            sequence_len: True words of each sentence; all of them if None.
+            state: See `encode_tokens`.
+
+        Returns:
+            `word_emb` of shape `(batch, time, projection_dim)`; `lstm_outputs1`, `lstm_outputs2`,
+            ... of `(batch, time, dim)`; `elmo`, their mix, likewise; and `default`, the mean of
+            `elmo` over the true words, `(batch, dim)`. Zero where there is no word.
+        """
+        sentences = list(checked_sentences(tokens))
+        if sequence_len is not None:
+            sentences = _shortened(sentences, sequence_len)
+        longest = max(map(len, sentences), default=0)
+        padded = torch.zeros(self.n_layers, len(sentences), longest, self.dim)
+        for number, vectors in enumerate(self.encode_tokens(sentences, state=state)):
+            padded[:, number, : vectors.shape[1]] = torch.from_numpy(vectors)
+        mixed = mix_layers(list(padded), self.config)
+        counts = torch.tensor([max(1, len(sentence)) for sentence in sentences]).reshape(-1, 1)
+        named = {"word_emb": padded[0, :, :, : self.config.projection_dim]}
+        named |= {f"lstm_outputs{k}": padded[k] for k in range(1, self.n_layers)}
+        named |= {"elmo": mixed, "default": mixed.sum(dim=1) / counts}
+        return {name: tensor.numpy() for name, tensor in named.items()}
+
+    def word_vectors(self, words: Iterable[str]) -> Array:
+        """Give the context-free vectors of words, shape `(len(words), projection_dim)`."""
+        (checked,) = checked_sentences([words])
+        places: dict[str, int] = {}
+        rows = [places.setdefault(word, len(places)) for word in checked]
+        array: Array = self._pipeline.words.lookup(list(places))[rows].numpy()
+        return array
+
+    def similarity(self, a: Array | Tensor, b: Array | Tensor) -> Tensor:
+        """Give the cosine of every row of `a (n, dim)` with every row of `b (m, dim)`: `(n, m)`."""
+        left, right = (F.normalize(torch.as_tensor(rows), dim=-1) for rows in (a, b))
+        return left @ right.T
+
+    # --- state ------------------------------------------------------------------------------------
+
+    def reset(self) -> None:
+        """Forget what `state="carry"` has carried so far."""
+        self._pipeline.carried_state = None
+
+    @property
+    def carried_state(self) -> State | None:
+        """What `state="carry"` goes on from, a row for each row of the batch; may be set."""
+        return self._pipeline.carried_state
+
+    @carried_state.setter
+    def carried_state(self, state: State | None) -> None:
+        self._pipeline.carried_state = state
+
+    def warm_up(self, sentences: Iterable[Iterable[str]] | None = None) -> None:
+        """Burn the state of `state="warm"` in, once; it is then saved with the model.
+
+        Args:
+            sentences: Running text of the model's language, read from the first to the last
+                sentence with carried state; a few English sentences of ours if None.
+        """
+        self._pipeline.warm_up(None if sentences is None else checked_sentences(sentences))
+
+    def _tell_of_cut_words(self) -> None:
+        if self.n_cut_words and not self._told_of_cut_words:
+            self._told_of_cut_words = True
+            _warn(
+                f"words longer than the {self.config.max_characters - 2} bytes that the model "
+                f"reads were cut ({self.n_cut_words} so far; n_cut_words goes on counting)"
+            )
+
+
+def _device(device: str | torch.device | None) -> torch.device:
+    if device is None or device == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        place = torch.device(device)
+        torch.empty(0, device=place)
+    except (RuntimeError, AssertionError) as error:
+        raise ConfigError(f"device {device!r} cannot be used: {error}") from None
+    return place
+
+
+def _single_row(warm_state: tuple[Tensor, Tensor] | None) -> State | None:
+    return None if warm_state is None else State(*(part.unsqueeze(2) for part in warm_state))
+
+
+def _mean(vectors: Tensor) -> Tensor:
+    """Average over words `(n, dim)`; zeros, not NaN, where there are none."""
+    return vectors.sum(dim=0) / max(1, len(vectors))
+
+
+def _shortened(sentences: list[Words], lengths: Sequence[int]) -> list[Words]:
+    if len(lengths) != len(sentences):
+        raise InputError(f"sequence_len has {len(lengths)} entries for {len(sentences)} sentences")
+    for number, (sentence, length) in enumerate(zip(sentences, lengths, strict=True)):
+        if not 0 <= length <= len(sentence):
+            raise InputError(
+                f"sequence_len of sentence {number} is {length}, but it has {len(sentence)} tokens"
+            )
+    return [sentence[:length] for sentence, length in zip(sentences, lengths, strict=True)]
+
+
+@contextmanager
+def _progress_bar(show: bool | None, total: int) -> Iterator[Any]:
+    if show is None:  # as sentence-transformers decides it
+        show = logger.getEffectiveLevel() in (logging.INFO, logging.DEBUG)
+    with tqdm(total=total, unit=" words", unit_scale=True, disable=not show) as bar:
+        yield bar
+
+
+def _warn(message: str) -> None:
+    warnings.warn(message, ElmoWarning, stacklevel=4)

@@ -1,0 +1,71 @@
+"""What users hand in as sentences and texts, checked before anything is computed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from elmo.errors import InputError
+from elmo.text import Tokenizer
+
+Words = list[str]
+
+
+def checked_sentences(sentences: Iterable[Iterable[str]]) -> Iterator[Words]:
+    """Yield sentences as lists of words, or say exactly what is not one.
+
+    Args:
+        sentences: Any iterable of lists, tuples or other iterables of words.
+    """
+    if isinstance(sentences, str | bytes):
+        raise InputError(
+            f"expected sentences, each a list of words; received the text {sentences[:40]!r}. "
+            "Split it into words, or call encode(text) for a vector of the whole text"
+        )
+    for number, sentence in enumerate(_iterate(sentences, "sentences")):
+        if isinstance(sentence, str | bytes):
+            raise InputError(
+                f"sentence {number} is {sentence[:40]!r}, expected a list of words. For one sentence "
+                "write encode_tokens([words]); for raw texts write "
+                "encode(texts, output_value='token_embeddings')"
+            )
+        words = list(_iterate(sentence, f"sentence {number}"))
+        for place, word in enumerate(words):
+            if not isinstance(word, str):
+                raise InputError(
+                    f"sentence {number}, word {place} is {_shown(word)} of type "
+                    f"{type(word).__name__}, expected a string"
+                )
+        yield words
+
+
+def tokenized_texts(texts: Iterable[Any], tokenizer: Tokenizer) -> Iterator[list[Words]]:
+    """Yield texts as lists of sentences.
+
+    Args:
+        texts: Raw texts, or texts split into words beforehand, in any mixture.
+        tokenizer: Splits the raw ones.
+    """
+    for number, text in enumerate(_iterate(texts, "texts")):
+        if isinstance(text, str):
+            yield tokenizer.sentences(text)
+        elif isinstance(text, bytes):
+            raise InputError(f"text {number} is bytes, expected a string: decode it first")
+        else:
+            yield list(checked_sentences([_iterate(text, f"text {number}")]))
+
+
+def _iterate(value: Any, what: str) -> Iterable[Any]:
+    try:
+        iter(value)
+    except TypeError:
+        raise InputError(
+            f"{what}: received {_shown(value)} of type {type(value).__name__}, expected a list"
+        ) from None
+    checked: Iterable[Any] = value
+    return checked
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 40 else text[:40] + "..."
