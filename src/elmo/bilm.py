@@ -19,10 +19,16 @@ from elmo.characters import BEGIN_SENTENCE, END_SENTENCE, CharacterMapper
 from elmo.checkpoint import Checkpoint
 from elmo.config import ElmoConfig
 from elmo.errors import InputError
-from elmo.layers import CharacterEncoder, GRULayer, LayerState, LSTMLayer, WordEncoder
+from elmo.layers import (
+    CharacterEncoder,
+    GRULayer,
+    LayerState,
+    LSTMLayer,
+    RecurrentLayer,
+    WordEncoder,
+)
 from elmo.vocabulary import Vocabulary, WordMapper
 
-WordEncoderFunction = Callable[[Tensor], Tensor]
 LayerFunction = Callable[
     [Tensor, Tensor | None, Sequence[int], LayerState], tuple[Tensor, LayerState]
 ]
@@ -48,9 +54,7 @@ class State(NamedTuple):
 
     def repeat(self, rows: int) -> State:
         """Give a state whose rows all equal this one's only row."""
-        return State(
-            self.hidden.expand(-1, -1, rows, -1), self.memory.expand(-1, -1, rows, -1)
-        )
+        return State(self.hidden.expand(-1, -1, rows, -1), self.memory.expand(-1, -1, rows, -1))
 
     def layer(self, layer: int, direction: int) -> LayerState:
         """Give one layer's part in one direction."""
@@ -64,6 +68,34 @@ def zero_state(config: ElmoConfig, rows: int, like: Tensor) -> State:
         like.new_zeros(*shape, config.projection_dim, dtype=torch.float32),
         like.new_zeros(*shape, config.dim, dtype=torch.float32),
     )
+
+
+class CarriedState:
+    """State handed from batch to batch, row by row, exactly as AllenNLP does it.
+
+    It grows by zero rows when a larger batch comes; rows beyond a smaller batch are kept for later.
+
+    Args:
+        config: Sizes.
+    """
+
+    def __init__(self, config: ElmoConfig) -> None:
+        self._config = config
+        self.state: State | None = None
+
+    def first_rows(self, rows: int, device: torch.device) -> State:
+        """Give what the first rows remember."""
+        like = torch.empty(0, device=device)
+        known = self.state or zero_state(self._config, 0, like)
+        fresh = zero_state(self._config, max(0, rows - known.rows), like)
+        self.state = State(*(torch.cat(pair, dim=2) for pair in zip(known, fresh, strict=True)))
+        return self.state.take(slice(0, rows))
+
+    def keep(self, final: State) -> None:
+        """Remember what the first rows have become."""
+        assert self.state is not None
+        for kept, new in zip(self.state, final, strict=True):
+            kept[:, :, : final.rows] = new.detach()
 
 
 @dataclass(frozen=True)
@@ -82,12 +114,23 @@ class BiLMBase:
     """How a biLM reads, whatever its layers are made of."""
 
     config: ElmoConfig
-    words: WordEncoderFunction
-    """Ids of words -> vectors `(n, projection_dim)`."""
-    forward_layers: Sequence[LayerFunction]
-    backward_layers: Sequence[LayerFunction]
     boundaries: Tensor
     """The ids of `<S>` and `</S>`, int64 `(2, max_characters)` or `(2,)`."""
+
+    def encode_words(self, ids: Tensor) -> Tensor:
+        """Give the context-free vectors of words.
+
+        Args:
+            ids: Character ids `(n, max_characters)` or word ids `(n,)`.
+
+        Returns:
+            Shape `(n, projection_dim)`.
+        """
+        raise NotImplementedError
+
+    def layers_of(self, direction: int) -> Sequence[LayerFunction]:
+        """Give the recurrent layers that read forwards (0) or backwards (1)."""
+        raise NotImplementedError
 
     def contextualize(
         self,
@@ -136,11 +179,11 @@ class BiLMBase:
         depth: int,
     ) -> tuple[list[Tensor], list[LayerState]]:
         """Read in one direction; outputs are in reading order."""
-        layers = (self.forward_layers, self.backward_layers)[direction]
         outputs: list[Tensor] = []
         ends: list[LayerState] = []
-        inputs, places = vectors, index
-        for number, layer in enumerate(layers[:depth]):
+        inputs = vectors
+        places: Tensor | None = index
+        for number, layer in enumerate(self.layers_of(direction)[:depth]):
             hidden, memory = start.layer(number, direction)
             state = LayerState(hidden[packing.order], memory[packing.order])
             output, end = layer(inputs, places, packing.batch_sizes, state)
@@ -160,7 +203,7 @@ class BiLMBase:
         Args:
             state: What the layers remember before the sentence, one row; zero if None.
         """
-        vectors = self.words(self.boundaries)
+        vectors = self.encode_words(self.boundaries)
         ends = [
             self.contextualize(vectors, torch.tensor([side], device=vectors.device), [1], state)[1]
             for side in range(2)
@@ -189,7 +232,7 @@ class BiLMBase:
         if not torch.equal(mask, _prefix_mask(lengths, mask.shape[1])):
             raise InputError("ids: words must stand on the left of each row, padding on the right")
         types, places = torch.unique(ids[mask], dim=0, return_inverse=True)
-        vectors = self.words(torch.cat([self.boundaries.to(ids.device), types]))
+        vectors = self.encode_words(torch.cat([self.boundaries.to(ids.device), types]))
         tokens, inside = _with_boundaries(places + 2, mask, lengths)
         layers, final = self.contextualize(vectors, tokens, (lengths + 2).tolist(), state)
         context_free = vectors[tokens]
@@ -216,18 +259,31 @@ class BiLM(nn.Module, BiLMBase):
         super().__init__()
         self.config = config
         self.vocabulary = vocabulary
-        self.words = CharacterEncoder(config) if config.reads_characters else WordEncoder(config)
+        self.words: CharacterEncoder | WordEncoder = (
+            CharacterEncoder(config) if config.reads_characters else WordEncoder(config)
+        )
         layer = {"lstm": LSTMLayer, "gru": GRULayer}[config.cell]
         self.forward_layers = nn.ModuleList(layer(config) for _ in range(config.n_layers))
         self.backward_layers = nn.ModuleList(layer(config) for _ in range(config.n_layers))
         self.register_buffer("boundaries", boundary_ids(config, vocabulary), persistent=False)
-        self.reset_parameters()
+        if not self.words.embedding.weight.is_meta:
+            self.reset_parameters()
 
     def reset_parameters(self) -> None:
         """Draw fresh weights."""
         self.words.reset_parameters()
         for layer in (*self.forward_layers, *self.backward_layers):
+            assert isinstance(layer, RecurrentLayer)
             layer.reset_parameters()
+
+    def encode_words(self, ids: Tensor) -> Tensor:
+        """Give the context-free vectors of words; see `BiLMBase.encode_words`."""
+        vectors: Tensor = self.words(ids)
+        return vectors
+
+    def layers_of(self, direction: int) -> Sequence[LayerFunction]:
+        """Give the recurrent layers of one direction."""
+        return list((self.forward_layers, self.backward_layers)[direction])
 
     def forward(
         self, ids: Tensor, state: State | None = None, keep_boundaries: bool = False

@@ -10,7 +10,7 @@ Last year the city council voted to spend $ 2.4 million on a new roof and better
 The work was expected to take six months , but it was finished in less than five .
 Since then , the number of visitors has grown by almost a third , according to the director .
 She believes that the reason is simple : it is warm , it is free , and nobody is in a hurry .
-Children learn to use the catalogue in the morning , and their parents often follow in the afternoon .
+Children learn to use the catalogue in the morning , and their parents follow after lunch .
 Not everyone is happy with the changes , however .
 The owner of the bakery says that he now sells twice as much bread , and sleeps half as long .
 In the summer , when the windows are open , the smell of his ovens fills the reading room .

@@ -86,7 +86,9 @@ class CharacterMapper:
             Character ids, int64 of shape `(len(words), max_characters)`.
         """
         # One placeholder byte for the words that are spelt as a single id, put right below.
-        single = [(row, self._single[word]) for row, word in enumerate(words) if word in self._single]
+        single = [
+            (row, self._single[word]) for row, word in enumerate(words) if word in self._single
+        ]
         spelt = [
             b"\0" if word in self._single else _bytes(word)[: self.max_bytes] for word in words
         ]

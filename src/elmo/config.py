@@ -73,23 +73,24 @@ class ElmoConfig:
         self._check()
 
     def _check(self) -> None:
-        for name in ("dim", "projection_dim", "n_layers", "char_dim"):
-            _require(name, getattr(self, name), "a whole number of at least 1", _is_int(self, name, 1))
-        for name in ("n_highway", "n_words"):
-            _require(name, getattr(self, name), "a whole number of at least 0", _is_int(self, name, 0))
+        for name, least in (
+            ("dim", 1),
+            ("projection_dim", 1),
+            ("n_layers", 1),
+            ("char_dim", 1),
+            ("n_highway", 0),
+            ("n_words", 0),
+            ("max_characters", 3),  # <S> is spelt begin-word, begin-sentence, end-word
+        ):
+            value = getattr(self, name)
+            whole = isinstance(value, int) and not isinstance(value, bool) and value >= least
+            _require(name, value, f"a whole number of at least {least}", whole)
         _require("cell", self.cell, f"one of {get_args(Cell)}", self.cell in get_args(Cell))
         _require(
             "activation",
             self.activation,
             f"one of {get_args(Activation)}",
             self.activation in get_args(Activation),
-        )
-        # <S> is spelt begin-word, begin-sentence, end-word: three characters.
-        _require(
-            "max_characters",
-            self.max_characters,
-            "a whole number of at least 3",
-            _is_int(self, "max_characters", 3),
         )
         if self.reads_characters:
             widest = max((width for width, _ in self.filters), default=0)
@@ -182,7 +183,9 @@ class ElmoConfig:
         """Read the content of a `config.json`; an unknown key is an error."""
         model_type = values.get("model_type", _MODEL_TYPE)
         if model_type != _MODEL_TYPE:
-            raise ConfigError(f"config.json: model_type is {model_type!r}, expected {_MODEL_TYPE!r}")
+            raise ConfigError(
+                f"config.json: model_type is {model_type!r}, expected {_MODEL_TYPE!r}"
+            )
         known = {field.name for field in fields(cls)}
         given = {key: value for key, value in values.items() if key != "model_type"}
         unknown = sorted(set(given) - known)
@@ -261,11 +264,6 @@ def _character_values(char_cnn: Mapping[str, Any]) -> dict[str, Any]:
 def _require(name: str, value: object, expected: str, holds: bool) -> None:
     if not holds:
         raise ConfigError(f"{name} is {value!r}, expected {expected}")
-
-
-def _is_int(config: ElmoConfig, name: str, least: int) -> bool:
-    value = getattr(config, name)
-    return isinstance(value, int) and not isinstance(value, bool) and value >= least
 
 
 def _filter_pair(pair: Any) -> tuple[int, int]:

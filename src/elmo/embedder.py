@@ -450,16 +450,16 @@ class ELMo:
 
     def reset(self) -> None:
         """Forget what `state="carry"` has carried so far."""
-        self._pipeline.carried_state = None
+        self._pipeline.carried.state = None
 
     @property
     def carried_state(self) -> State | None:
         """What `state="carry"` goes on from, a row for each row of the batch; may be set."""
-        return self._pipeline.carried_state
+        return self._pipeline.carried.state
 
     @carried_state.setter
     def carried_state(self, state: State | None) -> None:
-        self._pipeline.carried_state = state
+        self._pipeline.carried.state = state
 
     def warm_up(self, sentences: Iterable[Iterable[str]] | None = None) -> None:
         """Burn the state of `state="warm"` in, once; it is then saved with the model.

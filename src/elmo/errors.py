@@ -43,9 +43,7 @@ class MissingExtraError(ElmoError, ImportError):
     """
 
     def __init__(self, what: str, extra: str) -> None:
-        super().__init__(
-            f"{what} needs the '{extra}' extra: pip install \"elmo-torch[{extra}]\""
-        )
+        super().__init__(f"{what} needs the '{extra}' extra: pip install \"elmo-torch[{extra}]\"")
 
 
 class ElmoWarning(UserWarning):

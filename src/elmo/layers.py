@@ -1,4 +1,4 @@
-"""The bricks of the biLM in plain PyTorch: readable, differentiable, and the reference for all else.
+"""The bricks of the biLM in plain PyTorch: readable, differentiable, the reference for all else.
 
 Recurrent layers run over a *packed* batch, as `torch.nn.utils.rnn` calls it: sentences sorted by
 length, longest first, laid out time step by time step, so that step t holds the t-th word of the
@@ -64,7 +64,7 @@ class CharacterEncoder(nn.Module):
 
     def __init__(self, config: ElmoConfig) -> None:
         super().__init__()
-        self.embedding = nn.Embedding(N_CHARACTERS, config.char_dim, padding_idx=0)
+        self.embedding = _table(N_CHARACTERS, config.char_dim)
         self.convolutions = nn.ModuleList(
             nn.Conv1d(config.char_dim, number, width) for width, number in config.filters
         )
@@ -122,7 +122,7 @@ class WordEncoder(nn.Module):
 
     def __init__(self, config: ElmoConfig) -> None:
         super().__init__()
-        self.embedding = nn.Embedding(config.n_words + 1, config.projection_dim, padding_idx=0)
+        self.embedding = _table(config.n_words + 1, config.projection_dim)
 
     def reset_parameters(self) -> None:
         """Draw fresh weights."""
@@ -221,7 +221,7 @@ class RecurrentLayer(nn.Module):
             products = products.index_select(0, index)
         outputs: list[Tensor] = []
         finished: list[LayerState] = []
-        for step_inputs in products.split(list(batch_sizes)):
+        for step_inputs in torch.split(products, list(batch_sizes)):
             rows = step_inputs.shape[0]
             if rows < state.hidden.shape[0]:
                 finished.append(LayerState(state.hidden[rows:], state.memory[rows:]))
@@ -322,8 +322,10 @@ class ScalarMix(nn.Module):
         l2: float = 0.0,
     ) -> None:
         super().__init__()
-        initial = [0.0] * mixture_size if initial_scalar_parameters is None else (
-            list(initial_scalar_parameters)
+        initial = (
+            [0.0] * mixture_size
+            if initial_scalar_parameters is None
+            else (list(initial_scalar_parameters))
         )
         if len(initial) != mixture_size:
             raise ConfigError(
@@ -366,8 +368,11 @@ class ScalarMix(nn.Module):
             if mask is None:
                 raise ConfigError("do_layer_norm needs the mask of the words")
             layers = [_norm_over_batch(layer, mask) for layer in layers]
-        mixed = sum(weight * layer for weight, layer in zip(self.weights(), layers, strict=True))
-        return self.gamma * mixed
+        weights = self.weights()
+        mixed = weights[0] * layers[0]
+        for weight, layer in zip(weights[1:], layers[1:], strict=True):
+            mixed = mixed + weight * layer
+        return torch.mul(self.gamma, mixed)
 
 
 def _norm_over_batch(layer: Tensor, mask: Tensor) -> Tensor:
@@ -380,6 +385,11 @@ def _norm_over_batch(layer: Tensor, mask: Tensor) -> Tensor:
     mean = (layer * keep).sum() / count
     variance = ((layer - mean) * keep).square().sum() / count
     return (layer - mean) / torch.sqrt(variance + 1e-13)
+
+
+def _table(rows: int, width: int) -> nn.Embedding:
+    """Give a table of vectors, not filled in; row 0 is for "no word here" and learns nothing."""
+    return nn.Embedding(rows, width, padding_idx=0, _weight=torch.empty(rows, width))
 
 
 def join_states(states: Sequence[LayerState]) -> LayerState:

@@ -59,6 +59,7 @@ class PlainLinear:
         self._weight, self._bias = weight, bias
 
     def __call__(self, inputs: Tensor) -> Tensor:
+        """Multiply; see `FrozenLinear`."""
         return F.linear(inputs, self._weight, self._bias)
 
     def plus(self, inputs: Tensor, addend: Tensor) -> Tensor:
@@ -89,6 +90,7 @@ class PackedLinear:
         self._product_plus = torch.ops.mkldnn._linear_pointwise.binary
 
     def __call__(self, inputs: Tensor) -> Tensor:
+        """Multiply; see `FrozenLinear`."""
         if inputs.shape[0] == 0:
             return inputs.new_empty(0, self._out)
         product: Tensor = self._product(inputs, self._packed, self._bias, "none", [], "")

@@ -31,6 +31,7 @@ from elmo.errors import ConfigError, WeightsError
 from elmo.layers import (
     CharacterEncoder,
     GRULayer,
+    Highway,
     LayerState,
     LSTMLayer,
     RecurrentLayer,
@@ -99,6 +100,14 @@ class PackedBiLM(BiLMBase):
             self.forward_layers = [_pack_layer(x, bricks, consume) for x in bilm.forward_layers]
             self.backward_layers = [_pack_layer(x, bricks, consume) for x in bilm.backward_layers]
 
+    def encode_words(self, ids: Tensor) -> Tensor:
+        """Give the context-free vectors of words; see `BiLMBase.encode_words`."""
+        return self.words(ids)
+
+    def layers_of(self, direction: int) -> Sequence[PackedLayer]:
+        """Give the recurrent layers of one direction."""
+        return (self.forward_layers, self.backward_layers)[direction]
+
     def to_checkpoint(self) -> Checkpoint:
         """Give the weights back as they were, in the form that can be saved."""
         if self.precision != "fp32":
@@ -161,13 +170,15 @@ class PackedCharacterEncoder:
             if name.startswith(("embedding", "convolutions"))
         }
         self._widest = max(width for width, _ in config.filters)
-        self._bias = torch.cat([conv.bias for conv in encoder.convolutions]).detach()
+        biases = [self._small[f"convolutions.{i}.bias"] for i in range(len(config.filters))]
+        self._bias = torch.cat(biases)
         self._offsets = torch.arange(self._widest) * N_CHARACTERS
         self._table = _window_table(encoder, self._widest)
         self._impossible = _impossible_windows(config)
         self._highways: list[FrozenLinear] = []
         self._highway_bias: list[Tensor] = []
         for highway in encoder.highways:
+            assert isinstance(highway, Highway)
             weight = torch.cat([highway.transform.weight, highway.gate.weight])
             bias = torch.cat([highway.transform.bias, highway.gate.bias]).detach()
             self._highways.append(bricks.linear(weight, bias))
@@ -267,6 +278,7 @@ def _window_table(encoder: CharacterEncoder, widest: int) -> Tensor:
     characters = encoder.embedding.weight.detach().double()
     tables = []
     for convolution in encoder.convolutions:
+        assert isinstance(convolution, nn.Conv1d)
         weight = convolution.weight.detach().double()  # (number, char_dim, width)
         table = torch.einsum("cd,fdo->ocf", characters, weight)
         tables.append(F.pad(table, (0, 0, 0, 0, 0, widest - table.shape[0])))
@@ -274,7 +286,7 @@ def _window_table(encoder: CharacterEncoder, widest: int) -> Tensor:
 
 
 def _impossible_windows(config: ElmoConfig) -> Tensor:
-    """True where a filter would reach beyond the row of characters: `(max_characters, n_filters)`."""
+    """True where a filter would reach beyond a word's row, `(max_characters, n_filters)`."""
     widths = torch.cat([torch.full((number,), width) for width, number in config.filters])
     return torch.arange(config.max_characters)[:, None] + widths > config.max_characters
 
@@ -299,7 +311,9 @@ class PackedLayer:
             for name, tensor in layer.named_parameters()
             if name.endswith("bias")
         }
-        self._input = bricks.linear(self._reorder(layer.input_weight), self._reorder(layer.gate_bias()))
+        self._input = bricks.linear(
+            self._reorder(layer.input_weight), self._reorder(layer.gate_bias())
+        )
         self._recurrent = bricks.linear(self._reorder(layer.recurrent_weight))
         self._projection: FrozenLinear | None = None
         if layer.projection_weight is not None:
@@ -325,7 +339,7 @@ class PackedLayer:
         outputs = torch.empty(sum(batch_sizes), hidden.shape[1])
         start = 0
         for products, sizes in self._input_products(inputs, index, batch_sizes):
-            for step in products.split(sizes):
+            for step in torch.split(products, sizes):
                 rows = step.shape[0]
                 # Rows beyond are sentences that have ended: their state stays as it is.
                 new = self._step(step, hidden[:rows], memory[:rows])
@@ -344,7 +358,11 @@ class PackedLayer:
         """
         row_bytes = 4 * self._gates_dim
         table = None
-        if index is not None and len(inputs) < len(index) and len(inputs) * row_bytes <= _TABLE_BYTES:
+        if (
+            index is not None
+            and len(inputs) < len(index)
+            and len(inputs) * row_bytes <= _TABLE_BYTES
+        ):
             table = self._input(inputs.to(self._dtype))
         start = 0
         for sizes in _slices(batch_sizes, _SLICE_BYTES // row_bytes):
@@ -365,8 +383,10 @@ class PackedLayer:
         if self._projection is None:
             return cells
         projected = self._projection(cells)
-        return projected if self._proj_clip is None else projected.clamp_(
-            -self._proj_clip, self._proj_clip
+        return (
+            projected
+            if self._proj_clip is None
+            else projected.clamp_(-self._proj_clip, self._proj_clip)
         )
 
     def _clip_(self, memory: Tensor) -> None:

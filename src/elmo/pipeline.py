@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from elmo.batching import plan_batches
-from elmo.bilm import BiLM, State, WordIds, zero_state
+from elmo.bilm import BiLM, CarriedState, State, WordIds, zero_state
 from elmo.burn_in import BURN_IN_SENTENCES
 from elmo.characters import BEGIN_SENTENCE, END_SENTENCE
 from elmo.errors import ConfigError
@@ -56,7 +56,7 @@ class Pipeline:
         self.config = model.config
         self.device = model.boundaries.device
         self.warm_state = warm_state
-        self.carried_state: State | None = None
+        self.carried = CarriedState(model.config)
         """What the policy "carry" goes on from, a row for each row of the batch."""
         self.n_cut_words = 0
         """How many words so far were longer than the model reads and lost their end."""
@@ -100,20 +100,21 @@ class Pipeline:
             numbers = [filled[place] for place in batch]
             chosen = [sentences[number] for number in numbers]
             layers, _ = self._run(chosen, start.repeat(len(chosen)), selection.depth)
-            vectors = selection.choose(layers).split([lengths[place] for place in batch], dim=-2)
+            sizes = [lengths[place] for place in batch]
+            vectors = torch.split(selection.choose(layers), sizes, dim=-2)
             for number, part in zip(numbers, vectors, strict=True):
                 yield number, _owned(part)
 
     def compute_words(self, words: Sequence[str]) -> Tensor:
         """Compute the context-free vectors `(len(words), projection_dim)` of words, on the CPU."""
         with torch.no_grad():
-            return self.model.words(self.ids.rows(words).to(self.device)).cpu()
+            return self.model.encode_words(self.ids.rows(words).to(self.device)).cpu()
 
     # --- state ------------------------------------------------------------------------------------
 
     def warm_up(self, sentences: Iterable[Sequence[str]] | None = None) -> None:
         """Burn in the state of the policy "warm" by reading text with carried state."""
-        state = self._zero_rows(1)
+        state = zero_state(self.config, 1, torch.empty(0, device=self.device))
         for sentence in BURN_IN_SENTENCES if sentences is None else sentences:
             _, state = self._run([_bounded(sentence)], state, self.config.n_layers)
         self.warm_state = state
@@ -135,35 +136,17 @@ class Pipeline:
                 self._starts[policy] = self.model.after_boundary(before)
         return self._starts[policy]
 
-    def _zero_rows(self, rows: int) -> State:
-        return zero_state(self.config, rows, torch.empty(0, device=self.device))
-
-    def _carried_rows(self, rows: int) -> State:
-        """Give the carried state of the first rows.
-
-        As in AllenNLP, the state grows by zero rows when a larger batch comes, and rows beyond a
-        smaller batch are kept for later.
-        """
-        known = self.carried_state or self._zero_rows(0)
-        fresh = self._zero_rows(max(0, rows - known.rows))
-        self.carried_state = State(
-            *(torch.cat(pair, dim=2) for pair in zip(known, fresh, strict=True))
-        )
-        return self.carried_state.take(slice(0, rows))
-
     def _embed_carried(
         self, sentences: Sequence[Words], selection: Selection, rows: int
     ) -> Iterator[tuple[int, Tensor]]:
         for first in range(0, len(sentences), rows):
             # An empty sentence is read as its two boundaries and moves the state, as in AllenNLP.
             batch = [_bounded(sentence) for sentence in sentences[first : first + rows]]
-            start = self._carried_rows(len(batch))
+            start = self.carried.first_rows(len(batch), self.device)
             layers, final = self._run(batch, start, self.config.n_layers)
-            assert self.carried_state is not None
-            for kept, new in zip(self.carried_state, final, strict=True):
-                kept[:, :, : len(batch)] = new
-            wanted = layers[: selection.depth + 1]
-            vectors = selection.choose(wanted).split([len(s) for s in batch], dim=-2)
+            self.carried.keep(final)
+            chosen = selection.choose(layers[: selection.depth + 1])
+            vectors = torch.split(chosen, [len(sentence) for sentence in batch], dim=-2)
             for number, part in enumerate(vectors, start=first):
                 yield number, _owned(part[..., 1:-1, :])
 

@@ -29,7 +29,8 @@ def select_layers(layers: Layers, config: ElmoConfig) -> Selection:
     """Understand a choice of layers.
 
     Args:
-        layers: `all`, `top`, `average`, `mix`, or a number: 0 is the context-free layer, -1 the top.
+        layers: `all`, `top`, `average`, `mix`, or a number: 0 for the context-free layer, -1
+            for the top.
         config: The model's sizes and its mix weights.
     """
     top = config.n_layers
@@ -42,7 +43,8 @@ def select_layers(layers: Layers, config: ElmoConfig) -> Selection:
     number = top if layers == "top" else layers
     if isinstance(number, bool) or not isinstance(number, int) or not -top - 1 <= number <= top:
         raise ConfigError(
-            f"layers is {layers!r}, expected 'all', 'top', 'average', 'mix' or a layer from 0 to {top}"
+            f"layers is {layers!r}, expected 'all', 'top', 'average', 'mix' or a number from 0 "
+            f"to {top}"
         )
     depth = number % (top + 1)
     return Selection(depth, lambda computed: computed[depth])
@@ -52,7 +54,7 @@ def mix_layers(layers: list[Tensor], config: ElmoConfig) -> Tensor:
     """Mix layers by the model's own weights: gamma * sum_k softmax(w)_k h_k."""
     raw = config.mix_weights or (0.0,) * len(layers)
     weights = torch.softmax(torch.tensor(raw, dtype=torch.float64), dim=0).tolist()
-    mixed = layers[0] * weights[0]
+    mixed = torch.mul(layers[0], weights[0])
     for weight, layer in zip(weights[1:], layers[1:], strict=True):
-        mixed = mixed.add_(layer, alpha=weight)
+        mixed.add_(layer, alpha=weight)
     return mixed.mul_(config.mix_gamma)

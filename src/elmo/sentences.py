@@ -25,8 +25,8 @@ def checked_sentences(sentences: Iterable[Iterable[str]]) -> Iterator[Words]:
     for number, sentence in enumerate(_iterate(sentences, "sentences")):
         if isinstance(sentence, str | bytes):
             raise InputError(
-                f"sentence {number} is {sentence[:40]!r}, expected a list of words. For one sentence "
-                "write encode_tokens([words]); for raw texts write "
+                f"sentence {number} is {sentence[:40]!r}, expected a list of words. For one "
+                "sentence write encode_tokens([words]); for raw texts write "
                 "encode(texts, output_value='token_embeddings')"
             )
         words = list(_iterate(sentence, f"sentence {number}"))

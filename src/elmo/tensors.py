@@ -71,9 +71,7 @@ def _character_rows(config: ElmoConfig) -> list[TensorRow]:
             rows.append(_same_row(f"CNN_high_{k}/b_{theirs}", f"{name}.bias", filters))
     if config.has_word_projection:
         out = config.projection_dim
-        rows.append(
-            _transposed_row("CNN_proj/W_proj", "words.projection.weight", filters, out)
-        )
+        rows.append(_transposed_row("CNN_proj/W_proj", "words.projection.weight", filters, out))
         rows.append(_same_row("CNN_proj/b_proj", "words.projection.bias", out))
     return rows
 
@@ -98,7 +96,10 @@ def _layer_rows(config: ElmoConfig, direction: int, layer: int) -> list[TensorRo
     def write(parts: tuple[Tensor, ...]) -> Tensor:
         return _reorder_blocks(torch.cat(parts, dim=1), gates).t()
 
-    weights = {f"{ours}.input_weight": (width, inputs), f"{ours}.recurrent_weight": (width, out)}
+    weights: dict[str, Shape] = {
+        f"{ours}.input_weight": (width, inputs),
+        f"{ours}.recurrent_weight": (width, out),
+    }
     rows = [
         TensorRow(f"{theirs}/W_0", (inputs + out, width), weights, read, write),
         TensorRow(

@@ -65,7 +65,9 @@ class ChineseTokenizer:
     """Raw Chinese: sentences at 。！？； and line ends, words by jieba; needs the extra `zh`."""
 
     name = "chinese"
-    _sentence = re.compile(r"[^。！？；!?;\n]*[。！？；!?;\n]+[”’」』）》】\"')\]]*|[^。！？；!?;\n]+")
+    _sentence = re.compile(
+        r"[^。！？；!?;\n]*[。！？；!?;\n]+[”’」』）》】\"')\]]*|[^。！？；!?;\n]+"
+    )
 
     def __init__(self) -> None:
         try:
@@ -93,7 +95,9 @@ def get_tokenizer(name: TokenizerName | Tokenizer) -> Tokenizer:
         "chinese": ChineseTokenizer,
     }
     if name not in kinds:
-        raise InputError(f"no tokenizer {name!r}: expected one of {', '.join(get_args(TokenizerName))}")
+        raise InputError(
+            f"no tokenizer {name!r}: expected one of {', '.join(get_args(TokenizerName))}"
+        )
     return kinds[name]()
 
 

@@ -154,9 +154,7 @@ class TokenFile:
         anew and compared.
         """
         if self.dim != dim:
-            raise WeightsError(
-                f"{self.path} has vectors of {self.dim} values, the model has {dim}"
-            )
+            raise WeightsError(f"{self.path} has vectors of {self.dim} values, the model has {dim}")
         if self.fingerprint is not None:
             if self.fingerprint != fingerprint:
                 raise WeightsError(
@@ -169,8 +167,8 @@ class TokenFile:
         worst = (compute(words) - torch.from_numpy(self.vectors(rows))).abs().max().item()
         if worst > 1e-3:
             raise WeightsError(
-                f"{self.path} does not fit the model: of the words {words} it has vectors that "
-                f"differ by up to {worst:.3g} from the model's. Other weights, or another vocabulary?"
+                f"{self.path} does not fit the model: its vectors of {words} differ by up to "
+                f"{worst:.3g} from the model's. Other weights, or another vocabulary?"
             )
 
 

@@ -1,0 +1,39 @@
+# Two commands, each with all of its own set-up: `make demo` and `make test`.
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: demo test lint types tests bench clean
+
+# What users get: the package and nothing else.
+.venv/core: pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/pip install -q --disable-pip-version-check -c constraints.txt -e .
+	touch $@
+
+# What developers need on top: extras, linters, test tools.
+.venv/dev: .venv/core
+	$(BIN)/pip install -q --disable-pip-version-check -c constraints.txt -e ".[dev]"
+	touch $@
+
+demo: .venv/core
+	$(BIN)/python examples/demo.py
+
+test: lint types tests
+
+lint: .venv/dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: .venv/dev
+	$(BIN)/mypy
+
+tests: .venv/dev
+	$(BIN)/pytest
+
+# Needs AllenNLP's files beside ours; see benchmarks/README.md.
+bench: .venv/dev
+	$(BIN)/pip install -q --disable-pip-version-check --no-deps allennlp==2.10.1
+	$(BIN)/python benchmarks/embed.py
+
+clean:
+	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,0 +1,202 @@
+"""`Elmo`, the module for use inside a task model: character ids in, mixed layers out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal, Self, get_args
+
+import torch
+from torch import Tensor, nn
+
+from elmo.bilm import BiLM, BiLMBase, BiLMOutput, CarriedState
+from elmo.config import ElmoConfig
+from elmo.errors import ConfigError
+from elmo.layers import ScalarMix
+from elmo.models import HubOptions, open_model
+from elmo.packed import PackedBiLM
+
+Mix = Literal["learned", "top", "average"] | int
+ModuleState = Literal["zero", "carry"]
+
+_CHOSEN = 1e4
+"""Weight before the softmax that leaves nothing for the other layers, in float32 exactly."""
+
+
+class Elmo(nn.Module):
+    """Several representations of the same words, each with its own mix of one biLM's layers.
+
+    Only the mixes learn, unless `requires_grad`. Call `.eval()` before use as a fixed feature, or
+    the dropout stays on, as in any module.
+
+    Args:
+        bilm: The biLM.
+        num_output_representations: How many mixes; the paper uses 1 (input) or 2 (and output).
+        requires_grad: Whether the biLM learns with the task.
+        do_layer_norm: See `ScalarMix`.
+        dropout: Dropout on the representations.
+        keep_sentence_boundaries: Whether the vectors of `<S>` and `</S>` stay in.
+        scalar_mix_parameters: Fixed weights before the softmax, instead of a `mix`.
+        mix: `learned`; or fixed: `top`, `average`, or the number of a layer.
+        l2: Coefficient of `penalty`, which pulls learned weights towards the average.
+        state: What the layers remember when a sentence begins: nothing (`zero`), or what the
+            sentence before left in that row of the batch (`carry`, as AllenNLP; see `reset`).
+
+    Example:
+        >>> from elmo import Elmo, ElmoConfig, batch_to_ids, random_bilm
+        >>> elmo = Elmo(random_bilm(ElmoConfig.preset("tiny")), dropout=0.0)
+        >>> output = elmo(batch_to_ids([["A", "cat", "."], ["Hello"]]))
+        >>> output["elmo_representations"][0].shape, output["mask"].sum().item()
+        (torch.Size([2, 3, 32]), 4)
+    """
+
+    def __init__(
+        self,
+        bilm: BiLM,
+        num_output_representations: int = 1,
+        *,
+        requires_grad: bool = False,
+        do_layer_norm: bool = False,
+        dropout: float = 0.5,
+        keep_sentence_boundaries: bool = False,
+        scalar_mix_parameters: Sequence[float] | None = None,
+        mix: Mix = "learned",
+        l2: float = 0.0,
+        state: ModuleState = "zero",
+    ) -> None:
+        super().__init__()
+        if state not in get_args(ModuleState):
+            raise ConfigError(f"state is {state!r}, expected one of {get_args(ModuleState)}")
+        self.bilm = bilm.requires_grad_(requires_grad)
+        self.requires_bilm_grad = requires_grad
+        self.keep_sentence_boundaries = keep_sentence_boundaries
+        self.state_policy: ModuleState = state
+        self.dropout = nn.Dropout(dropout)
+        weights = _fixed_weights(mix, scalar_mix_parameters, bilm.config)
+        self.mixes = nn.ModuleList(
+            ScalarMix(
+                bilm.config.n_layers + 1,
+                do_layer_norm=do_layer_norm,
+                initial_scalar_parameters=weights,
+                trainable=weights is None,
+                l2=l2,
+            )
+            for _ in range(num_output_representations)
+        )
+        self._carried = CarriedState(bilm.config)
+        self._packed: tuple[list[tuple[int, int]], PackedBiLM] | None = None
+
+    @classmethod
+    def from_pretrained(
+        cls,
+        name_or_path: str | Path | None = None,
+        num_output_representations: int = 1,
+        *,
+        options: str | Path | None = None,
+        weights: str | Path | None = None,
+        hub: HubOptions | None = None,
+        **settings: Any,
+    ) -> Self:
+        """Load the biLM from a folder, a file, the Hub, or a pair of options and weights.
+
+        Args:
+            name_or_path: See `ELMo.from_pretrained`.
+            num_output_representations: How many mixes.
+            options: Instead of a name, an `options.json`, together with `weights`.
+            weights: Instead of a name, a `weights.hdf5`, together with `options`.
+            hub: How the Hub is asked.
+            settings: The class's other arguments.
+        """
+        bilm = BiLM.from_checkpoint(open_model(name_or_path, options, weights, hub))
+        return cls(bilm, num_output_representations, **settings)
+
+    def get_output_dim(self) -> int:
+        """Give the width of a representation."""
+        return self.bilm.config.output_dim
+
+    def forward(self, ids: Tensor) -> dict[str, Any]:
+        """Represent a batch.
+
+        Args:
+            ids: Character ids, `(batch, time, max_characters)` as `batch_to_ids` gives them, or
+                with further axes in front; word ids without the last axis for a model that reads
+                words.
+
+        Returns:
+            `elmo_representations`, a list of `(batch, time, dim)`, and `mask`, `(batch, time)`,
+            with the further axes of `ids`.
+        """
+        lead, flat = _flatten(ids, self.bilm.config)
+        output = self._read(flat)
+        # Boundaries leave after the mix: its layer norm counts them, as AllenNLP's does.
+        mixed = [mix(list(output.layers), output.mask) for mix in self.mixes]
+        mask = output.mask
+        if not self.keep_sentence_boundaries:
+            mask = mask[:, 2:]  # right of the words stands </S>, so two less at the right end
+            mixed = [representation[:, 1:-1] for representation in mixed]
+        shape = (*lead, mask.shape[1])
+        return {
+            "elmo_representations": [
+                (self.dropout(r) * mask.unsqueeze(-1)).reshape(*shape, r.shape[2]) for r in mixed
+            ],
+            "mask": mask.reshape(shape),
+        }
+
+    def penalty(self) -> Tensor:
+        """Give the sum of the mixes' penalties, to be added to the loss."""
+        penalties = [mix.penalty() for mix in self.mixes if isinstance(mix, ScalarMix)]
+        return torch.stack(penalties).sum()
+
+    def reset(self) -> None:
+        """Forget what `state="carry"` has carried so far."""
+        self._carried.state = None
+
+    def _read(self, ids: Tensor) -> BiLMOutput:
+        carry = self.state_policy == "carry"
+        start = self._carried.first_rows(len(ids), ids.device) if carry else None
+        learning = self.requires_bilm_grad and torch.is_grad_enabled()
+        model: BiLMBase = self.bilm if learning or ids.device.type != "cpu" else self._frozen()
+        with torch.set_grad_enabled(learning):
+            output = model.run(ids, start, keep_boundaries=True)
+        if carry:
+            self._carried.keep(output.state)
+        return output
+
+    def _frozen(self) -> PackedBiLM:
+        """Give the packed twin of the biLM, made anew whenever a weight has changed."""
+        versions = [(p.data_ptr(), p._version) for p in self.bilm.parameters()]
+        if self._packed is None or self._packed[0] != versions:
+            self._packed = versions, PackedBiLM(self.bilm)
+        return self._packed[1]
+
+
+def _flatten(ids: Tensor, config: ElmoConfig) -> tuple[tuple[int, ...], Tensor]:
+    """Take the axes in front of (time, characters) together."""
+    inner = 2 if config.reads_characters else 1
+    if ids.dim() <= inner:
+        expected = "(batch, time, characters)" if config.reads_characters else "(batch, time)"
+        raise ConfigError(f"ids have shape {tuple(ids.shape)}, expected {expected}")
+    if config.reads_characters and ids.shape[-1] != config.max_characters:
+        raise ConfigError(
+            f"ids have {ids.shape[-1]} characters a word, the model reads {config.max_characters}"
+        )
+    lead = tuple(ids.shape[:-inner])
+    return lead, ids.reshape(-1, *ids.shape[-inner:])
+
+
+def _fixed_weights(
+    mix: Mix, given: Sequence[float] | None, config: ElmoConfig
+) -> Sequence[float] | None:
+    """Give the weights before the softmax of a mix that does not learn; None for one that does."""
+    if given is not None or mix == "learned":
+        return given
+    n_layers = config.n_layers + 1
+    if mix == "average":
+        return [0.0] * n_layers
+    layer = n_layers - 1 if mix == "top" else mix
+    if isinstance(layer, bool) or not isinstance(layer, int) or not 0 <= layer < n_layers:
+        raise ConfigError(
+            f"mix is {mix!r}, expected 'learned', 'top', 'average' or a layer from 0 to "
+            f"{n_layers - 1}"
+        )
+    return [_CHOSEN if k == layer else 0.0 for k in range(n_layers)]
