@@ -30,6 +30,7 @@ from torch import Tensor
 from elmo.config import ElmoConfig
 from elmo.errors import ConfigError, ElmoError, MissingFileError, WeightsError
 from elmo.modelcard import model_card
+from elmo.settings import ModelFormat
 from elmo.tensors import Shape, TensorRow, tensor_table
 from elmo.vocabulary import Vocabulary
 
@@ -55,6 +56,8 @@ class Checkpoint:
     """The words of a model that reads words."""
     warm_state: tuple[Tensor, Tensor] | None = None
     """Burned-in hidden `(layers, 2, projection_dim)` and memory `(layers, 2, dim)`, if saved."""
+    layout: ModelFormat = "elmo"
+    """In which layout it was read."""
     softmax: Tensors = field(default_factory=dict)
     """`weight` (words, projection_dim) and `bias` (words,) of the language model, if present."""
 
@@ -198,7 +201,7 @@ def _read_published(path: Path, description: Mapping[str, Any]) -> Checkpoint:
         raise WeightsError(
             f"{path} is not a readable HDF5 file (damaged or cut short?): {error}"
         ) from None
-    return Checkpoint(config=config, tensors=tensors, softmax=softmax)
+    return Checkpoint(config=config, tensors=tensors, layout="hdf5", softmax=softmax)
 
 
 def _read_rows(

@@ -23,16 +23,16 @@ from elmo.checkpoint import Checkpoint, fingerprint, save_folder, save_published
 from elmo.config import ElmoConfig
 from elmo.errors import ConfigError, ElmoWarning, InputError
 from elmo.models import HubOptions, open_model
-from elmo.packed import PackedBiLM, Precision, runs_natively
-from elmo.pipeline import Pipeline, StatePolicy, windows
-from elmo.selection import Layers, mix_layers, select_layers
+from elmo.packed import PackedBiLM, runs_natively
+from elmo.pipeline import Pipeline, windows
+from elmo.selection import mix_layers, select_layers
 from elmo.sentences import Words, checked_sentences, tokenized_texts
-from elmo.text import Tokenizer, TokenizerName, get_tokenizer
+from elmo.settings import Layers, ModelFormat, Precision, StatePolicy, TokenizerName
+from elmo.text import Tokenizer, get_tokenizer
 from elmo.word_vectors import TokenFile
 
 Array = npt.NDArray[np.float32]
 OutputValue = Literal["sentence_embedding", "token_embeddings"]
-Format = Literal["elmo", "hdf5"]
 
 _WINDOW_BATCHES = 4
 """Batches whose sentences are sorted together when a stream is embedded."""
@@ -167,7 +167,7 @@ class ELMo:
             token_file=token_file,
         )
 
-    def save_pretrained(self, folder: str | Path, format: Format = "elmo") -> None:
+    def save_pretrained(self, folder: str | Path, format: ModelFormat = "elmo") -> None:
         """Save the model, with its warm state if it has one.
 
         Args:
@@ -175,8 +175,8 @@ class ELMo:
             format: `elmo` for `config.json` + `model.safetensors` + model card; `hdf5` for the
                 `options.json` + `weights.hdf5` of bilm-tf and AllenNLP (no place for a warm state).
         """
-        if format not in get_args(Format):
-            raise ConfigError(f"format is {format!r}, expected one of {get_args(Format)}")
+        if format not in get_args(ModelFormat):
+            raise ConfigError(f"format is {format!r}, expected one of {get_args(ModelFormat)}")
         save = save_folder if format == "elmo" else save_published
         save(self.to_checkpoint(), folder)
 
@@ -328,6 +328,10 @@ class ELMo:
         multiple = self._pipeline.carry_rows(batch_size) if state == "carry" else 1
         return windows(sentences, tokens, multiple)
 
+    def carry_rows(self, batch_size: int | None = None) -> int:
+        """Say how many sentences a batch of `state="carry"` has."""
+        return self._pipeline.carry_rows(batch_size)
+
     def encode(
         self,
         inputs: Any,
@@ -440,6 +444,10 @@ class ELMo:
         rows = [places.setdefault(word, len(places)) for word in checked]
         array: Array = self._pipeline.words.lookup(list(places))[rows].numpy()
         return array
+
+    def compute_word_vectors(self, words: Sequence[str]) -> Tensor:
+        """Compute the context-free vectors `(len(words), projection_dim)`, remembering nothing."""
+        return self._pipeline.compute_words(words)
 
     def similarity(self, a: Array | Tensor, b: Array | Tensor) -> Tensor:
         """Give the cosine of every row of `a (n, dim)` with every row of `b (m, dim)`: `(n, m)`."""

@@ -17,7 +17,7 @@ No result depends on what else is in the batch.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Literal, get_args
+from typing import get_args
 
 import torch
 import torch.nn.functional as F
@@ -38,8 +38,7 @@ from elmo.layers import (
     WordEncoder,
 )
 from elmo.linear import FrozenLinear, frozen_linear, packing_works
-
-Precision = Literal["fp32", "bf16"]
+from elmo.settings import Precision
 
 _SLICE_BYTES = 16 << 20
 """Size of a buffer for input products or window sums. glibc keeps freed blocks below 32 MB."""

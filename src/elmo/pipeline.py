@@ -8,7 +8,7 @@ they start from.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Literal, get_args
+from typing import get_args
 
 import torch
 from torch import Tensor
@@ -21,9 +21,8 @@ from elmo.errors import ConfigError
 from elmo.packed import PackedBiLM
 from elmo.selection import Selection
 from elmo.sentences import Words
+from elmo.settings import StatePolicy
 from elmo.word_vectors import TokenFile, WordVectors
-
-StatePolicy = Literal["zero", "warm", "carry"]
 
 CARRY_ROWS = 64
 """Sentences in a batch of the policy "carry" unless told: the batch of AllenNLP's ElmoEmbedder."""

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
 
 import torch
 from torch import Tensor
 
 from elmo.config import ElmoConfig
 from elmo.errors import ConfigError
-
-Layers = Literal["all", "top", "average", "mix"] | int
+from elmo.settings import Layers
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bz2
+import codecs
 import gzip
 import lzma
 import re
@@ -11,11 +12,10 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any, Literal, Protocol, get_args
+from typing import IO, Any, Protocol, get_args
 
 from elmo.errors import InputError, MissingExtraError, MissingFileError
-
-TokenizerName = Literal["whitespace", "english", "chinese"]
+from elmo.settings import TokenizerName
 
 _OPENERS: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open}
 
@@ -114,6 +114,10 @@ class TextFile:
 
     def __init__(self, path: Path | str, encoding: str = "utf-8") -> None:
         self.name = "standard input" if str(path) == "-" else str(path)
+        try:
+            codecs.lookup(encoding)
+        except LookupError:
+            raise InputError(f"no encoding {encoding!r}; for instance utf-8 or latin-1") from None
         self._encoding = encoding
         self._raw: IO[bytes] | None = None
         self.total_bytes: int | None = None
@@ -134,6 +138,11 @@ class TextFile:
         """How far reading has come, in bytes of the file as stored."""
         return 0 if self._raw is None else self._raw.tell()
 
+    def close(self) -> None:
+        """Close the file; standard input stays open."""
+        if self._raw is not None:
+            self._raw.close()
+
     def __enter__(self) -> TextFile:
         return self
 
@@ -143,8 +152,7 @@ class TextFile:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        if self._raw is not None:
-            self._raw.close()
+        self.close()
 
     def __iter__(self) -> Iterator[str]:
         """Yield the lines without their ends."""

@@ -1,0 +1,177 @@
+"""Embed a whole text file: the path of the data from disk to disk, bounded and resumable."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import torch
+from tqdm import tqdm
+
+from elmo import __version__
+from elmo.bilm import State
+from elmo.embedder import ELMo
+from elmo.errors import OutputError
+from elmo.sentences import Words
+from elmo.settings import EmbedSettings
+from elmo.store import VectorInfo, VectorWriter, check_output, is_complete, open_writer
+from elmo.text import TextFile, get_tokenizer, read_sentences
+
+
+@dataclass(frozen=True, kw_only=True)
+class EmbedReport:
+    """What `embed_file` did."""
+
+    n_sentences: int
+    """Sentences in the output."""
+    n_resumed: int
+    """How many of them were there before."""
+    n_words: int
+    """Words embedded now."""
+    n_cut_words: int
+    """How many of these were longer than the model reads and lost their end."""
+    seconds: float
+
+    @property
+    def words_per_second(self) -> float:
+        """Speed of this run."""
+        return self.n_words / max(self.seconds, 1e-9)
+
+
+def embed_file(
+    model: ELMo,
+    source: Path | str,
+    output: Path | str,
+    settings: EmbedSettings | None = None,
+    show_progress: bool = False,
+) -> EmbedReport | None:
+    """Embed the sentences of a text file into a file of vectors.
+
+    Args:
+        model: What embeds them.
+        source: A text file; `-` for standard input.
+        output: The file to write.
+        settings: How; the defaults if None.
+        show_progress: Whether to show a progress bar on standard error.
+
+    Returns:
+        What was done; None if `resume` was asked for and the output was complete already.
+    """
+    settings = settings or EmbedSettings()
+    check_paths(source, output, settings)
+    if settings.resume and is_complete(output):
+        return None
+    started, cut_before = time.monotonic(), model.n_cut_words
+    with TextFile(source, settings.encoding) as file:
+        writer = open_writer(
+            output,
+            settings.format,
+            vector_info(model, settings),
+            resume=settings.resume,
+            overwrite=settings.overwrite,
+            forget_sentences=settings.forget_sentences,
+        )
+        n_resumed = writer.n_written
+        sentences = read_sentences(file, get_tokenizer(settings.tokenizer))
+        _skip_written(sentences, writer)
+        _restore_state(model, writer, settings)
+        n_words = 0
+        with _progress_bar(file, show_progress) as bar:
+            for window in model.windows(
+                sentences, settings.state, settings.batch_size, settings.batch_tokens
+            ):
+                _embed_window(model, writer, window, settings)
+                n_words += sum(map(len, window))
+                _advance(bar, file, n_words, time.monotonic() - started)
+    writer.finish()
+    return EmbedReport(
+        n_sentences=writer.n_written,
+        n_resumed=n_resumed,
+        n_words=n_words,
+        n_cut_words=model.n_cut_words - cut_before,
+        seconds=time.monotonic() - started,
+    )
+
+
+def check_paths(source: Path | str, output: Path | str, settings: EmbedSettings) -> None:
+    """Fail if the input cannot be read or the output may not be written, touching neither."""
+    TextFile(source, settings.encoding).close()
+    get_tokenizer(settings.tokenizer)
+    check_output(output, settings.format, settings.resume, settings.overwrite)
+
+
+def vector_info(model: ELMo, settings: EmbedSettings) -> VectorInfo:
+    """Describe what a run will write."""
+    return VectorInfo(
+        model_sha256=model.fingerprint,
+        layers=str(settings.layers),
+        state=settings.state,
+        dtype=settings.dtype,
+        dim=model.dim,
+        n_layers=model.n_layers if settings.layers == "all" else 0,
+        tokenizer=settings.tokenizer,
+        precision=model.precision,
+        batch_size=model.carry_rows(settings.batch_size) if settings.state == "carry" else 0,
+        elmo_version=__version__,
+    )
+
+
+def _embed_window(
+    model: ELMo, writer: VectorWriter, window: list[Words], settings: EmbedSettings
+) -> None:
+    vectors = model.encode_tokens(
+        window,
+        layers=settings.layers,
+        state=settings.state,
+        batch_size=settings.batch_size,
+        batch_tokens=settings.batch_tokens,
+        show_progress_bar=False,
+    )
+    if settings.state == "carry" and model.carried_state is not None:
+        state = {name: part.cpu().numpy() for name, part in model.carried_state._asdict().items()}
+        writer.keep_state(state, writer.n_written + len(window))
+    writer.append(window, vectors)
+
+
+def _skip_written(sentences: Iterator[Words], writer: VectorWriter) -> None:
+    """Read over the sentences that are in already, making sure that they are the same."""
+    for number, before in enumerate(writer.written_sentences()):
+        now = next(sentences, None)
+        if now != before:
+            received = "the end of the text" if now is None else repr(" ".join(islice(now, 8)))
+            raise OutputError(
+                f"{writer.path} was begun with another text: sentence {number} was "
+                f"{' '.join(before[:8])!r}, now it is {received}; give the same input, or "
+                "--overwrite to start anew"
+            )
+
+
+def _restore_state(model: ELMo, writer: VectorWriter, settings: EmbedSettings) -> None:
+    """Start from nothing, or from where an interrupted run with carried state stopped."""
+    model.reset()
+    if settings.state == "carry" and writer.n_written:
+        kept = writer.kept_state()
+        parts = (torch.from_numpy(kept[name]).to(model.device) for name in State._fields)
+        model.carried_state = State(*parts)
+
+
+def _progress_bar(file: TextFile, show: bool) -> Any:
+    total = file.total_bytes
+    known = "{percentage:3.0f}%|{bar}| {elapsed}<{remaining}{postfix}"
+    return tqdm(
+        total=total,
+        disable=not show,
+        bar_format=known if total else "{elapsed}{postfix}",
+        postfix="starting",
+    )
+
+
+def _advance(bar: Any, file: TextFile, n_words: int, seconds: float) -> None:
+    speed = n_words / max(seconds, 1e-9)
+    bar.set_postfix_str(f"{n_words:,} words, {speed:,.0f} words/s", refresh=False)
+    bar.n = file.bytes_read
+    bar.refresh()

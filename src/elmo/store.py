@@ -1,0 +1,440 @@
+"""Files of vectors: one schema in four formats, written so that an interruption loses nothing.
+
+Sentence i of the input has the key "i" (HDF5, npz, safetensors) or the row i (Parquet). Its
+vectors have shape `(layers, words, dim)`, or `(words, dim)` where one vector a word was asked for.
+Each file says which model and settings made it. `docs/formats.md` describes the files.
+
+While a file is being written, a folder `OUTPUT.partial` beside it keeps what is needed to go on
+after an interruption: the sentences so far, and what an unfinished format cannot hold itself.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import shutil
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import numpy.typing as npt
+from safetensors import SafetensorError
+from safetensors.numpy import load_file, save_file
+
+from elmo.errors import ConfigError, ElmoWarning, OutputError, OutputExistsError
+from elmo.sentences import Words
+from elmo.settings import OutputDtype, OutputFormat
+from elmo.vector_files import ASSEMBLERS, check_format
+
+Array = npt.NDArray[Any]
+
+SENTENCE_INDEX = "sentence_to_index"
+N_WRITTEN = "n_sentences"
+COMPLETE = "complete"
+
+_INDEX_LIMIT = 1 << 28
+"""Bytes of sentences beyond which `sentence_to_index`, one string, is left out of an HDF5 file."""
+_BYTES_PER_DATASET = 2048
+"""More than HDF5 writes around a dataset."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class VectorInfo:
+    """What a file of vectors says about itself; a run can only be resumed with the same."""
+
+    model_sha256: str
+    layers: str
+    state: str
+    dtype: OutputDtype
+    dim: int
+    n_layers: int
+    """Layers of each word in the file; 0 where there is one vector a word and no such axis."""
+    tokenizer: str
+    precision: str
+    batch_size: int
+    """Rows of a batch with carried state; 0 where it does not matter."""
+    elmo_version: str
+
+    def shape(self, words: int) -> tuple[int, ...]:
+        """Give the shape of the vectors of a sentence."""
+        return (self.n_layers, words, self.dim) if self.n_layers else (words, self.dim)
+
+
+class VectorWriter:
+    """Writes the vectors of sentences, one list after another.
+
+    Args:
+        path: Output file.
+        info: What it holds.
+        resume: Go on with an unfinished output, if there is one.
+        overwrite: Replace an output that exists.
+    """
+
+    def __init__(self, path: Path, info: VectorInfo, resume: bool, overwrite: bool) -> None:
+        self.path = path
+        self.info = info
+        self.work = _work_folder(path)
+        self._sentences = self.work / "sentences.jsonl"
+        if resume and self.work.is_dir():
+            self._check_same_settings()
+            self.n_written = self._recover()
+            return
+        if path.exists() and not overwrite:
+            raise OutputExistsError(f"{path} exists; give --overwrite to replace it")
+        _remove(path)
+        _remove(self.work)
+        self._create()
+        self.n_written = 0
+
+    def written_sentences(self) -> Iterator[Words]:
+        """Yield the sentences that are in already."""
+        with self._sentences.open(encoding="utf-8") as lines:
+            for line in lines:
+                yield json.loads(line)
+
+    def append(self, sentences: Sequence[Words], vectors: Sequence[Array]) -> None:
+        """Write the next sentences; afterwards they are safe.
+
+        Args:
+            sentences: Their words.
+            vectors: Their vectors, each of the shape that `info` says.
+        """
+        typed = [array.astype(self.info.dtype, copy=False) for array in vectors]
+        try:
+            # Sentences first: there are never vectors whose sentence is not known.
+            _append(self._sentences, b"".join(_json_line(words) for words in sentences))
+            self._append_vectors(typed)
+        except OSError as error:
+            raise OutputError(self._trouble(error)) from error
+        self.n_written += len(sentences)
+
+    def finish(self) -> None:
+        """Complete the file; nothing can be appended afterwards."""
+        try:
+            self._finish()
+        except OSError as error:
+            raise OutputError(self._trouble(error)) from error
+        shutil.rmtree(self.work)
+
+    def keep_state(self, tensors: Mapping[str, Array], n_sentences: int) -> None:
+        """Keep a model's carried state as it is after so many sentences.
+
+        It is written before those sentences are; the one before is kept until they are in.
+        """
+        save_file(dict(tensors), self._state_file(n_sentences))
+        for old in self.work.glob("state-*.safetensors"):
+            if old not in (self._state_file(n_sentences), self._state_file(self.n_written)):
+                old.unlink()
+
+    def kept_state(self) -> dict[str, Array]:
+        """Give the carried state as it was after the last sentence that is in."""
+        try:
+            return load_file(self._state_file(self.n_written))
+        except (FileNotFoundError, SafetensorError) as error:
+            raise OutputError(
+                f"{self.work} does not hold the carried state after sentence {self.n_written}: "
+                f"{error}; start again with --overwrite"
+            ) from None
+
+    def _state_file(self, n_sentences: int) -> Path:
+        return self.work / f"state-{n_sentences}.safetensors"
+
+    def _create(self) -> None:
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self.work.mkdir()
+        self._sentences.touch()
+        (self.work / "info.json").write_text(json.dumps(asdict(self.info), indent=2) + "\n")
+
+    def _check_same_settings(self) -> None:
+        try:
+            before = json.loads((self.work / "info.json").read_text())
+        except (OSError, json.JSONDecodeError) as error:
+            raise OutputError(
+                f"{self.work} is damaged ({error}); start again with --overwrite"
+            ) from None
+        now = asdict(self.info)
+        for name in now:
+            if before.get(name) != now[name]:
+                raise OutputError(
+                    f"{self.path} was begun with {name}={before.get(name)!r} and cannot be "
+                    f"resumed with {name}={now[name]!r}; use the same settings, or --overwrite to "
+                    "start anew"
+                )
+
+    def _trouble(self, error: OSError) -> str:
+        reason = "no space left on the disk" if error.errno in _FULL else str(error)
+        return (
+            f"cannot write {self.path}: {reason}. {self.n_written} sentences are in; "
+            "run the same command with --resume to go on"
+        )
+
+    def _recover(self) -> int:
+        """Put an unfinished output in order; returns how many sentences are in."""
+        raise NotImplementedError
+
+    def _append_vectors(self, vectors: list[Array]) -> None:
+        raise NotImplementedError
+
+    def _finish(self) -> None:
+        raise NotImplementedError
+
+
+class Hdf5Writer(VectorWriter):
+    """The layout of `allennlp elmo`: a dataset a sentence, and `sentence_to_index`.
+
+    The file is opened for each list of sentences and closed behind it, so that it is complete and
+    readable at any other moment, and space is reserved before anything in it is touched: a full
+    disk stops a run, but leaves the file as it was.
+
+    Args:
+        path: See `VectorWriter`.
+        info: See `VectorWriter`.
+        resume: See `VectorWriter`.
+        overwrite: See `VectorWriter`.
+        forget_sentences: Leave `sentence_to_index` out.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        info: VectorInfo,
+        resume: bool = False,
+        overwrite: bool = False,
+        forget_sentences: bool = False,
+    ) -> None:
+        self._forget_sentences = forget_sentences
+        super().__init__(path, info, resume, overwrite)
+
+    def _create(self) -> None:
+        super()._create()
+        with h5py.File(self.path, "w") as file:
+            file.attrs.update(asdict(self.info) | {N_WRITTEN: 0, COMPLETE: False})
+
+    def _recover(self) -> int:
+        try:
+            with h5py.File(self.path, "r+") as file:
+                n_written = int(file.attrs[N_WRITTEN])
+                # What a killed process wrote of its last list is not counted; begin it anew.
+                for key in list(file):
+                    if not key.isdecimal() or int(key) >= n_written:
+                        del file[key]
+        except (OSError, KeyError) as error:
+            raise OutputError(
+                f"{self.path} cannot be resumed, it is damaged ({error}); "
+                "start again with --overwrite"
+            ) from None
+        _keep_lines(self._sentences, n_written)
+        return n_written
+
+    def _append_vectors(self, vectors: list[Array]) -> None:
+        needed = sum(array.nbytes + _BYTES_PER_DATASET for array in vectors)
+        _reserve(self.path, needed + (1 << 20))
+        with h5py.File(self.path, "r+") as file:
+            for number, array in enumerate(vectors, start=self.n_written):
+                file.create_dataset(str(number), data=array)
+            file.attrs[N_WRITTEN] = self.n_written + len(vectors)
+
+    def _finish(self) -> None:
+        size = self._sentences.stat().st_size
+        with_index = not self._forget_sentences and size <= _INDEX_LIMIT
+        _reserve(self.path, (2 * size if with_index else 0) + (1 << 20))
+        with h5py.File(self.path, "r+") as file:
+            if with_index:
+                dataset = file.create_dataset(SENTENCE_INDEX, (1,), dtype=h5py.string_dtype())
+                dataset[0] = self._sentence_index()
+            file.attrs[COMPLETE] = True
+        if not (with_index or self._forget_sentences):
+            warnings.warn(
+                f"{self.path}: {size >> 20} MB of sentences are too many for {SENTENCE_INDEX}, "
+                "which is one string; it was left out",
+                ElmoWarning,
+                stacklevel=3,
+            )
+
+    def _sentence_index(self) -> str:
+        """Give {sentence: key} as JSON; of equal sentences the last one counts, as in AllenNLP."""
+        # Written as text, not through a dict: readers of JSON keep the last of equal keys anyway.
+        entries = (
+            f'{json.dumps(" ".join(words))}: "{number}"'
+            for number, words in enumerate(self.written_sentences())
+        )
+        return "{" + ", ".join(entries) + "}"
+
+
+class SpoolWriter(VectorWriter):
+    """For formats that cannot grow: vectors wait in the working folder until all are there.
+
+    Args:
+        path: See `VectorWriter`.
+        info: See `VectorWriter`.
+        resume: See `VectorWriter`.
+        overwrite: See `VectorWriter`.
+        format: Which format.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        info: VectorInfo,
+        resume: bool = False,
+        overwrite: bool = False,
+        format: OutputFormat = "npz",
+    ) -> None:
+        self._format = format
+        super().__init__(path, info, resume, overwrite)
+
+    @property
+    def _spool(self) -> Path:
+        return self.work / "vectors.bin"
+
+    def _create(self) -> None:
+        super()._create()
+        self._spool.touch()
+
+    def _recover(self) -> int:
+        """Count the sentences whose vectors are all there; drop what is torn."""
+        available = self._spool.stat().st_size
+        count = used = 0
+        with self._sentences.open("rb") as lines:
+            for line in lines:
+                size = self._bytes(line)
+                if size is None or used + size > available:
+                    break
+                count, used = count + 1, used + size
+        _keep_lines(self._sentences, count)
+        os.truncate(self._spool, used)
+        return count
+
+    def _bytes(self, line: bytes) -> int | None:
+        """Give the size of a sentence's vectors; None if its line is torn."""
+        if not line.endswith(b"\n"):
+            return None
+        shape = self.info.shape(len(json.loads(line)))
+        return int(np.prod(shape)) * np.dtype(self.info.dtype).itemsize
+
+    def _append_vectors(self, vectors: list[Array]) -> None:
+        _append(self._spool, b"".join(array.tobytes() for array in vectors))
+
+    def _finish(self) -> None:
+        temporary = self.work / "output"
+        info = asdict(self.info) | {N_WRITTEN: self.n_written}
+        ASSEMBLERS[self._format](temporary, info, self._sentences, self._arrays())
+        temporary.replace(self.path)
+
+    def _arrays(self) -> Iterator[tuple[Words, Array]]:
+        """Yield each sentence with its vectors, mapped from the spool."""
+        dtype = np.dtype(self.info.dtype)
+        empty = self._spool.stat().st_size == 0
+        flat = np.empty(0, dtype) if empty else np.memmap(self._spool, dtype, mode="r")
+        start = 0
+        for words in self.written_sentences():
+            shape = self.info.shape(len(words))
+            size = int(np.prod(shape))
+            yield words, flat[start : start + size].reshape(shape)
+            start += size
+
+
+def open_writer(
+    path: Path | str,
+    format: OutputFormat,
+    info: VectorInfo,
+    *,
+    resume: bool = False,
+    overwrite: bool = False,
+    forget_sentences: bool = False,
+) -> VectorWriter:
+    """Begin an output, or go on with an unfinished one.
+
+    Args:
+        path: Output file.
+        format: Its kind.
+        info: What it will hold.
+        resume: Go on with an unfinished output, if there is one.
+        overwrite: Replace an output that exists.
+        forget_sentences: Leave `sentence_to_index` out of an HDF5 file.
+    """
+    check_output(path, format, resume, overwrite)
+    path = Path(path)
+    try:
+        if format == "hdf5":
+            return Hdf5Writer(path, info, resume, overwrite, forget_sentences)
+        return SpoolWriter(path, info, resume, overwrite, format)
+    except OSError as error:
+        if isinstance(error, OutputError | OutputExistsError):
+            raise
+        raise OutputError(f"cannot write {path}: {error}") from error
+
+
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+def is_complete(path: Path | str) -> bool:
+    """Tell whether an output exists and no run has left it unfinished."""
+    path = Path(path)
+    return path.is_file() and not _work_folder(path).is_dir()
+
+
+def _work_folder(path: Path) -> Path:
+    return path.with_name(path.name + ".partial")
+
+
+def check_output(
+    path: Path | str, format: OutputFormat, resume: bool = False, overwrite: bool = False
+) -> None:
+    """Fail if an output may not be written, without touching anything."""
+    check_format(format)
+    if resume and overwrite:
+        raise ConfigError("--resume goes on with an output, --overwrite starts anew: give one")
+    if str(path) == "-":
+        raise OutputError("vectors cannot be written to standard output: name a file")
+    path = Path(path)
+    if path.is_dir():
+        raise OutputError(f"{path} is a folder, expected the name of a file")
+    if overwrite or resume:
+        return
+    if _work_folder(path).is_dir():
+        raise OutputExistsError(
+            f"{path} is unfinished; give --resume to complete it or --overwrite to start anew"
+        )
+    if path.exists():
+        raise OutputExistsError(f"{path} exists; give --overwrite to replace it")
+
+
+def _json_line(words: Words) -> bytes:
+    return json.dumps(words).encode() + b"\n"
+
+
+def _append(path: Path, content: bytes) -> None:
+    with path.open("ab") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _keep_lines(path: Path, count: int) -> None:
+    """Cut a file behind its first lines."""
+    end = 0
+    with path.open("rb") as lines:
+        for _, line in zip(range(count), lines, strict=False):
+            end += len(line)
+    os.truncate(path, end)
+
+
+def _reserve(path: Path, size: int) -> None:
+    """Make sure that a file can grow; HDF5 gives back what it does not need when it closes."""
+    if not hasattr(os, "posix_fallocate"):  # not on every system; then a full disk shows later
+        return
+    with path.open("r+b") as file:
+        os.posix_fallocate(file.fileno(), path.stat().st_size, size)
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
