@@ -73,4 +73,5 @@ def vocabulary(seed: int = 0) -> tuple[str, ...]:
 def _frequencies(number: int) -> npt.NDArray[np.float64]:
     """Give Zipf's frequencies of this many words, which sum to 1."""
     weights = 1 / np.arange(1, number + 1)
-    return weights / weights.sum()
+    frequencies: npt.NDArray[np.float64] = weights / weights.sum()
+    return frequencies

@@ -29,6 +29,8 @@ class Machine:
     flags: list[str]
     """CPU flags that matter for products."""
     memory_gb: float
+    load: float
+    """Processes that wanted to run, on average over the minute before: how busy others are."""
     system: str
     python: str
     torch: str
@@ -46,6 +48,7 @@ def this_machine() -> Machine:
         instructions=torch.backends.cpu.get_cpu_capability(),
         flags=sorted(f for f in cpu.get("flags", "").split() if f.startswith(_TELLING_FLAGS)),
         memory_gb=round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9, 1),
+        load=round(os.getloadavg()[0], 2),
         system=platform.system(),
         python=platform.python_version(),
         torch=torch.__version__,

@@ -14,13 +14,13 @@ import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, cast
+from typing import Literal
 
 from corpus import make_sentences
-from elmo.settings import Precision
 from systems import Ours, in_given_order
 
 System = Literal["fp32", "bf16", "allennlp"]
+"""One of our precisions, or the peer."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ def _embed(system: System, folder: Path, sentences: int, threads: int) -> dict[s
         seconds, loaded = time.perf_counter() - start, peak_mb()
         results = in_given_order(peer, corpus)
     else:
-        ours = Ours(folder, cast(Precision, system))
+        ours = Ours(folder, system)
         seconds, loaded = time.perf_counter() - start, peak_mb()
         results = ours.in_one_call(corpus)
     peak = peak_mb()

@@ -102,7 +102,7 @@ def _render_head(report: Report) -> str:
         f"elmo-torch {report.version}, {machine.date}",
         f"command  {report.command}",
         f"machine  {machine.cpu}, {machine.cores} cores usable, {machine.threads} threads, "
-        f"{machine.memory_gb} GB, {machine.system}",
+        f"{machine.memory_gb} GB, {machine.system}, load {machine.load} at the start",
         f"         {machine.instructions}; {' '.join(machine.flags) or 'flags unknown'}",
         f"software Python {machine.python}, torch {machine.torch}, NumPy {machine.numpy}",
     ]

@@ -23,6 +23,8 @@ SHORTEST = 4
 """Letters of a word worth looking at; shorter ones are mostly grammar."""
 
 Vectors = npt.NDArray[np.float32]
+Places = list[tuple[int, Vectors]]
+"""Where a word stands: number of the sentence, and its vectors there `(layers, dim)`."""
 
 
 def cosine(a: Vectors, b: Vectors) -> Vectors:

@@ -16,6 +16,7 @@ from elmo import __version__
 from elmo.bilm import State
 from elmo.embedder import ELMo
 from elmo.errors import OutputError
+from elmo.selection import select_layers
 from elmo.sentences import Words
 from elmo.settings import EmbedSettings
 from elmo.store import VectorInfo, VectorWriter, check_output, is_complete, open_writer
@@ -67,6 +68,10 @@ def embed_file(
         return None
     started, cut_before = time.monotonic(), model.n_cut_words
     with TextFile(source, settings.encoding) as file:
+        sentences = read_sentences(file, get_tokenizer(settings.tokenizer))
+        windows = model.windows(
+            sentences, settings.state, settings.batch_size, settings.batch_tokens
+        )
         writer = open_writer(
             output,
             settings.format,
@@ -76,14 +81,11 @@ def embed_file(
             forget_sentences=settings.forget_sentences,
         )
         n_resumed = writer.n_written
-        sentences = read_sentences(file, get_tokenizer(settings.tokenizer))
         _skip_written(sentences, writer)
         _restore_state(model, writer, settings)
         n_words = 0
         with _progress_bar(file, show_progress) as bar:
-            for window in model.windows(
-                sentences, settings.state, settings.batch_size, settings.batch_tokens
-            ):
+            for window in windows:
                 _embed_window(model, writer, window, settings)
                 n_words += sum(map(len, window))
                 _advance(bar, file, n_words, time.monotonic() - started)
@@ -106,6 +108,7 @@ def check_paths(source: Path | str, output: Path | str, settings: EmbedSettings)
 
 def vector_info(model: ELMo, settings: EmbedSettings) -> VectorInfo:
     """Describe what a run will write."""
+    select_layers(settings.layers, model.config)  # fails here rather than after the output is begun
     return VectorInfo(
         model_sha256=model.fingerprint,
         layers=str(settings.layers),

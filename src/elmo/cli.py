@@ -42,7 +42,7 @@ _EMBED = EmbedSettings()
 
 @app.command
 def embed(
-    source: Annotated[str, Parameter(name="INPUT")],
+    source: Annotated[str, Parameter(name="INPUT", allow_leading_hyphen=True)],  # "-" is stdin
     output: Annotated[Path, Parameter(name="OUTPUT")],
     /,
     *,

@@ -45,10 +45,15 @@ def check_format(format: str) -> None:
 def write_npz(path: Path, info: Info, sentences: Path, rows: Rows) -> None:
     """Write an array "i" for each sentence; `info.json` and `sentences.jsonl` beside them."""
     with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED, allowZip64=True) as archive:
-        archive.writestr("info.json", json.dumps(dict(info)))
-        archive.write(sentences, "sentences.jsonl")
+        # ZipInfo without a date: the same vectors make the same bytes, whenever they are written.
+        archive.writestr(zipfile.ZipInfo("info.json"), json.dumps(dict(info)))
+        with (
+            archive.open(zipfile.ZipInfo("sentences.jsonl"), "w", force_zip64=True) as member,
+            sentences.open("rb") as lines,
+        ):
+            shutil.copyfileobj(lines, member)
         for number, (_, vectors) in enumerate(rows):
-            with archive.open(f"{number}.npy", "w", force_zip64=True) as member:
+            with archive.open(zipfile.ZipInfo(f"{number}.npy"), "w", force_zip64=True) as member:
                 np.lib.format.write_array(member, vectors, allow_pickle=False)
 
 

@@ -1,0 +1,58 @@
+"""Fixtures: tiny models that are built once, and the published fixtures where they are at hand."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import HealthCheck, settings
+
+from elmo import ELMo, ElmoConfig
+from strategies import seeded_bilm, word_config
+
+# Nothing here has a deadline: the machine may be busy with other things.
+settings.register_profile("elmo", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("elmo")
+
+# Products of this size gain nothing from a second thread, and lose much on a busy machine.
+torch.set_num_threads(1)
+
+SHARED = Path(__file__).parents[1].parent / "shared"
+
+
+@pytest.fixture(scope="session")
+def tiny_config():
+    return ElmoConfig.preset("tiny")
+
+
+@pytest.fixture(scope="session")
+def tiny_bilm(tiny_config):
+    """A plain model with 16 values a direction. Never change it: all tests share it."""
+    return seeded_bilm(tiny_config)
+
+
+@pytest.fixture(scope="session")
+def tiny_elmo(tiny_bilm):
+    """The same model behind the front door. Tests that carry state build their own."""
+    return ELMo(tiny_bilm)
+
+
+@pytest.fixture(scope="session")
+def clipping_bilm(tiny_config):
+    """A model with weights so large that both clips have work to do at nearly every step."""
+    clips = {"cell_clip": 0.5, "proj_clip": 0.5}
+    return seeded_bilm(tiny_config.replace(**clips), seed=1, recurrent_scale=2.0)
+
+
+@pytest.fixture(scope="session")
+def word_bilm():
+    """A model that reads the words of `strategies.VOCABULARY`."""
+    return seeded_bilm(word_config())
+
+
+@pytest.fixture(scope="session")
+def published():
+    """The folder of AllenNLP's fixtures: a tiny model with its published outputs."""
+    folder = SHARED / "fixtures" / "allennlp"
+    if not (folder / "lm_weights.hdf5").is_file():
+        pytest.skip("the published fixtures are not beside the repository (../shared/fixtures)")
+    return folder

@@ -1,0 +1,140 @@
+"""The package as a whole: what imports what, what starts quickly, what the README promises."""
+
+import ast
+import doctest
+import importlib
+import pkgutil
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import elmo
+
+ROOT = Path(__file__).parents[1]
+SOURCE = ROOT / "src" / "elmo"
+
+# Each module may import only modules of lines above its own.
+LEVELS = [
+    {"errors"},
+    {"settings"},
+    {"config", "burn_in"},
+    {"characters", "text"},
+    {"vocabulary", "sentences", "linear", "modelcard"},
+    {"tensors", "batching", "vector_files"},
+    {"checkpoint", "layers", "selection", "word_vectors"},
+    {"bilm", "store"},
+    {"packed", "models"},
+    {"pipeline", "representations"},
+    {"embedder"},
+    {"bulk"},
+    {"cli"},
+    {"__main__"},
+]
+EXTRAS = ("pyarrow", "spacy", "rjieba")
+
+
+def module_names():
+    return sorted(module.name for module in pkgutil.walk_packages([str(SOURCE)]))
+
+
+def imported_modules(path):
+    """Modules of this package that a file imports, type-checking imports included."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("elmo."):
+            yield node.module.split(".")[1]
+
+
+def run_python(code):
+    return subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=120
+    )
+
+
+def test_every_module_has_its_place_in_the_order_of_imports():
+    assert set(module_names()) == set().union(*LEVELS)
+
+
+@pytest.mark.parametrize("name", module_names())
+def test_imports_point_one_way(name):
+    level = next(number for number, names in enumerate(LEVELS) if name in names)
+    allowed = set().union(*LEVELS[:level])
+    assert set(imported_modules(SOURCE / f"{name}.py")) <= allowed
+
+
+def test_every_module_imports_without_the_extras():
+    blocked = ", ".join(f"{name!r}: None" for name in EXTRAS)
+    imports = "; ".join(f"import elmo.{name}" for name in module_names() if name != "__main__")
+    done = run_python(f"import sys; sys.modules.update({{{blocked}}}); {imports}")
+    assert done.returncode == 0, done.stderr
+
+
+def test_importing_the_package_does_not_import_torch():
+    done = run_python("import elmo, sys; print('torch' in sys.modules)")
+    assert done.stdout.strip() == "False", done.stderr
+
+
+def test_the_help_of_every_command_comes_without_torch():
+    code = (
+        "import sys; from elmo.cli import main\n"
+        "for command in ([], ['embed'], ['info'], ['convert'], ['cache']):\n"
+        "    assert main([*command, '--help']) == 0\n"
+        "assert 'torch' not in sys.modules and 'h5py' not in sys.modules"
+    )
+    done = run_python(code)
+    assert done.returncode == 0, done.stderr
+    assert "--layers" in done.stdout
+
+
+def test_public_names_are_there_and_documented():
+    for name in elmo.__all__:
+        assert getattr(elmo, name).__doc__, name
+    with pytest.raises(AttributeError, match="no_such_name"):
+        elmo.no_such_name  # noqa: B018
+
+
+def test_the_version_is_stated_once_and_the_same_everywhere():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert project["version"] == elmo.__version__
+    assert f"## {elmo.__version__}" in (ROOT / "CHANGELOG.md").read_text()
+
+
+@pytest.mark.parametrize("name", ["characters", "embedder", "representations"])
+def test_examples_in_docstrings_are_true(name):
+    results = doctest.testmod(importlib.import_module(f"elmo.{name}"))
+    assert results.attempted > 0
+    assert results.failed == 0
+
+
+def test_the_readme_names_the_two_commands_and_every_module():
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert "make demo" in readme
+    assert "make test" in readme
+    for name in module_names():
+        assert f"{name}.py" in readme, f"README's tree does not show {name}.py"
+
+
+def test_the_python_of_the_readme_runs(tmp_path, monkeypatch):
+    """The quickstart is run as printed, in an empty folder."""
+    monkeypatch.chdir(tmp_path)
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"```python\n(.*?)```", readme, flags=re.DOTALL)
+    assert blocks
+    code = "import warnings; warnings.simplefilter('ignore')\n" + "\n".join(blocks)
+    done = run_python(code)
+    assert done.returncode == 0, done.stderr
+
+
+def test_tracked_files_hold_no_paths_of_one_machine():
+    listed = subprocess.run(
+        ["git", "-C", str(ROOT), "grep", "-nIE", r"/(home|root|work|farm)/[a-z]"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if listed.returncode > 1:
+        pytest.skip("not a git checkout")
+    assert listed.stdout == ""
