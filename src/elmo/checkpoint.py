@@ -104,8 +104,10 @@ def _find_weights(folder: Path) -> Path:
         if (folder / name).exists():
             return folder / name
     found = sorted(p for pattern in ("*.hdf5", "*.h5") for p in folder.glob(pattern))
-    if len(found) == 1:
-        return found[0]
+    named = [p for p in found if "weights" in p.name]  # others may be vectors or token files
+    for candidates in (named, found):
+        if len(candidates) == 1:
+            return candidates[0]
     listing = ", ".join(p.name for p in found or sorted(folder.iterdir())[:10]) or "nothing"
     reason = "several weights files" if found else "no weights file"
     raise MissingFileError(

@@ -30,6 +30,7 @@ DONE, STOPPED, REFUSED = 0, 1, 2
 app = App(
     name="elmo",
     default_parameter=Parameter(negative=()),
+    help_format="plaintext",  # the default imports a Markdown parser, a third of the start-up
     help="Deep contextualized word vectors from any published ELMo: exact, deterministic, fast.",
     version=__version__,
 )

@@ -1,0 +1,766 @@
+"""`ELMo`: what a vector may depend on, the three state policies, and every door in and out."""
+
+import itertools
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from elmo import ELMo, ElmoConfig, ElmoError, ElmoWarning, State, TokenFile, batch_to_ids
+from elmo.bilm import word_ids, zero_state
+from elmo.burn_in import BURN_IN_SENTENCES
+from elmo.errors import ConfigError, InputError, WeightsError
+from elmo.linear import packing_works
+from elmo.packed import runs_natively
+from elmo.word_vectors import write_token_file
+from strategies import VOCABULARY, batches, plain_batches, seeded_bilm
+
+pytestmark = pytest.mark.filterwarnings("ignore:words longer:elmo.errors.ElmoWarning")
+
+SENTENCES = [["The", "cat", "sat", "."], ["No"], ["Öl", "河", "🤗", "The"], [], ["a"] * 7]
+
+EVEN = ElmoConfig.preset("tiny", dim=32, filters=((1, 16), (2, 16), (3, 32)))
+ODD = ElmoConfig.preset("tiny", dim=7, projection_dim=3, filters=((1, 3), (3, 4)))
+CELLS = ("lstm", "gru")
+
+
+@pytest.fixture(scope="module")
+def models():
+    """Plain models by name: widths that are multiples of 16, and odd ones."""
+    named = {"even": EVEN, "odd": ODD, "even-gru": EVEN.replace(cell="gru")}
+    return {name: seeded_bilm(config) for name, config in named.items()}
+
+
+@pytest.fixture(scope="module")
+def elmos(models):
+    return {name: ELMo(model) for name, model in models.items()}
+
+
+def assert_same(name, found, expected):
+    """Compare vectors: bit for bit where rows of products are blind to their neighbours."""
+    assert len(found) == len(expected)
+    for vectors, others in zip(found, expected, strict=True):
+        assert vectors.shape == others.shape
+        if name.startswith("even") and packing_works(torch.float32):
+            assert np.array_equal(vectors, others)
+        else:
+            np.testing.assert_allclose(vectors, others, rtol=0, atol=1e-5)
+
+
+def one_by_one(elmo, sentences, **settings):
+    return [elmo.encode_tokens([sentence], **settings)[0] for sentence in sentences]
+
+
+every_model = pytest.mark.parametrize("name", ["even", "odd", "even-gru"])
+both_models = pytest.mark.parametrize("name", ["even", "odd"])
+
+# --- what a vector may not depend on --------------------------------------------------------------
+
+
+@every_model
+@settings(max_examples=25)
+@given(
+    batch=batches(max_size=8),
+    batch_size=st.one_of(st.none(), st.integers(1, 4)),
+    batch_tokens=st.one_of(st.none(), st.integers(1, 12)),
+)
+def test_the_size_of_a_batch_does_not_change_vectors(elmos, name, batch, batch_size, batch_tokens):
+    found = elmos[name].encode_tokens(batch, batch_size=batch_size, batch_tokens=batch_tokens)
+    assert_same(name, found, one_by_one(elmos[name], batch))
+
+
+@both_models
+@settings(max_examples=20)
+@given(batch=batches(min_size=1, max_size=6), data=st.data())
+def test_the_order_of_sentences_does_not_change_vectors(elmos, name, batch, data):
+    order = data.draw(st.permutations(range(len(batch))))
+    expected = elmos[name].encode_tokens(batch)
+    found = elmos[name].encode_tokens([batch[number] for number in order])
+    assert_same(name, found, [expected[number] for number in order])
+
+
+@both_models
+@settings(max_examples=20)
+@given(batch=batches(max_size=3), before=batches(max_size=3), after=batches(max_size=3))
+def test_neighbours_do_not_change_vectors(elmos, name, batch, before, after):
+    found = elmos[name].encode_tokens(before + batch + after)
+    kept = found[len(before) : len(before) + len(batch)]
+    assert_same(name, kept, elmos[name].encode_tokens(batch))
+
+
+@both_models
+def test_many_neighbours_do_not_change_vectors(elmos, name):
+    # More rows than any kernel's block, and sentences that end at every step.
+    crowd = [[f"w{n % 7}", *["x"] * (n % 11)] for n in range(150)]
+    found = elmos[name].encode_tokens(crowd)
+    assert_same(name, found[:20], one_by_one(elmos[name], crowd[:20]))
+
+
+@both_models
+@settings(max_examples=15)
+@given(calls=st.lists(batches(max_size=3), max_size=4))
+def test_what_is_remembered_of_words_does_not_change_vectors(models, elmos, name, calls):
+    forgetful = ELMo(models[name], word_cache_mb=0)
+    narrow = ELMo(models[name], word_cache_mb=3 * 4 * models[name].config.projection_dim / 2**20)
+    for batch in calls:
+        expected = elmos[name].encode_tokens(batch)
+        assert_same(name, forgetful.encode_tokens(batch), expected)
+        assert_same(name, narrow.encode_tokens(batch), expected)
+
+
+@both_models
+def test_a_token_file_does_not_change_vectors(tmp_path, models, elmos, name):
+    elmo = elmos[name]
+    path = tmp_path / "tokens.h5"
+    words = ["The", "cat", "Öl", "never used"]
+    write_token_file(
+        path, words, lambda some: torch.from_numpy(elmo.word_vectors(some)), elmo.fingerprint
+    )
+    with_file = ELMo(models[name], token_file=TokenFile(path))
+    assert_same(name, with_file.encode_tokens(SENTENCES), elmo.encode_tokens(SENTENCES))
+
+
+@pytest.mark.parametrize(
+    "container",
+    [
+        lambda batch: tuple(tuple(sentence) for sentence in batch),
+        lambda batch: (iter(sentence) for sentence in batch),
+        lambda batch: [np.array(sentence, dtype=str) for sentence in batch],
+        lambda batch: [np.array(sentence, dtype=object) for sentence in batch],
+        lambda batch: dict.fromkeys(map(tuple, batch)).keys(),
+    ],
+)
+def test_the_kind_of_container_does_not_change_vectors(elmos, container):
+    expected = elmos["even"].encode_tokens(SENTENCES)
+    assert_same("even", elmos["even"].encode_tokens(container(SENTENCES)), expected)
+
+
+def test_a_table_of_words_is_a_batch(elmos):
+    table = np.array([["a", "b"], ["c", "d"]])
+    expected = elmos["even"].encode_tokens([["a", "b"], ["c", "d"]])
+    assert_same("even", elmos["even"].encode_tokens(table), expected)
+
+
+@both_models
+@torch.no_grad()
+def test_a_long_sentence_is_read_to_its_end(models, elmos, name):
+    words = [f"w{n % 50}" for n in range(3000)]
+    (found,) = elmos[name].encode_tokens([words])
+    expected = models[name].run(batch_to_ids([words])).layers[:, 0]
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5)
+
+
+def test_results_own_their_memory(elmos):
+    first, second, *_ = elmos["even"].encode_tokens(SENTENCES)
+    before = second.copy()
+    first[:] = 0
+    assert np.array_equal(second, before)
+    assert first.flags.owndata or first.base is None or first.base.nbytes == first.nbytes
+    assert first.flags.c_contiguous
+
+
+# --- state ----------------------------------------------------------------------------------------
+
+
+def test_zero_state_does_not_depend_on_history(models):
+    elmo = ELMo(models["even"])
+    expected = elmo.encode_tokens(SENTENCES)
+    elmo.encode_tokens(SENTENCES, state="carry")
+    elmo.encode_tokens(SENTENCES, state="warm")
+    assert_same("even", elmo.encode_tokens(SENTENCES, state="zero"), expected)
+
+
+def run_rows(model, sentences, state):
+    """Run the plain model over a batch from a state; returns layers by sentence and the end."""
+    ids = word_ids(model.config, model.vocabulary).batch(sentences)
+    with torch.no_grad():
+        output = model.run(ids, state)
+    layers = [output.layers[:, row, : len(s)].numpy() for row, s in enumerate(sentences)]
+    return layers, output.state
+
+
+def assert_close(found, expected):
+    for vectors, others in zip(found, expected, strict=True):
+        np.testing.assert_allclose(vectors, others, rtol=0, atol=1e-5)
+
+
+def test_warm_state_is_what_running_text_leaves_behind(models):
+    model = models["even"]
+    state = None
+    for sentence in BURN_IN_SENTENCES:
+        _, state = run_rows(model, [sentence], state)
+    expected = [run_rows(model, [sentence], state)[0][0] for sentence in SENTENCES]
+    found = ELMo(model).encode_tokens(SENTENCES, state="warm")
+    assert_close(found, expected)
+    zero = ELMo(model).encode_tokens(SENTENCES)
+    assert np.abs(found[0] - zero[0]).max() > 1e-3
+
+
+@both_models
+def test_warm_state_is_the_same_every_time_and_for_every_batch(models, name):
+    elmo, other = ELMo(models[name]), ELMo(models[name])
+    first = elmo.encode_tokens(SENTENCES, state="warm")
+    assert_same(name, elmo.encode_tokens(SENTENCES, state="warm", batch_size=2), first)
+    other.encode_tokens(SENTENCES, state="carry")
+    assert_same(name, one_by_one(other, SENTENCES, state="warm"), first)
+
+
+def test_warm_state_is_saved_with_the_model(tmp_path, models):
+    elmo = ELMo(models["even"])
+    elmo.warm_up([["another", "text"], ["to", "begin", "with"]])
+    expected = elmo.encode_tokens(SENTENCES, state="warm")
+    elmo.save_pretrained(tmp_path)
+    loaded = ELMo.from_pretrained(tmp_path)
+    assert_same("even", loaded.encode_tokens(SENTENCES, state="warm"), expected)
+    default = ELMo(models["even"]).encode_tokens(SENTENCES, state="warm")
+    assert np.abs(default[0] - expected[0]).max() > 1e-4
+
+
+def test_warming_up_again_replaces_the_state(models):
+    elmo = ELMo(models["even"])
+    first = elmo.encode_tokens(SENTENCES, state="warm")
+    elmo.warm_up([["something", "else"]])
+    second = elmo.encode_tokens(SENTENCES, state="warm")
+    assert np.abs(first[0] - second[0]).max() > 1e-4
+    elmo.warm_up()
+    assert_same("even", elmo.encode_tokens(SENTENCES, state="warm"), first)
+
+
+def test_a_model_that_was_never_warm_is_saved_without_a_state(tmp_path, models):
+    ELMo(models["even"]).save_pretrained(tmp_path)
+    assert ELMo.from_pretrained(tmp_path).to_checkpoint().warm_state is None
+
+
+@every_model
+def test_carried_state_follows_rows_as_batches_grow_and_shrink(models, name):
+    model = models[name]
+    elmo = ELMo(model)
+    rows = {}
+    for call in ([["a"], ["b", "c"]], [["d"], [], ["e"]], [["f"]], [["g"], ["h"], ["i", "j"]]):
+        found = elmo.encode_tokens(call, state="carry")
+        # By hand: each row alone; rows that are not in a batch wait.
+        for row, sentence in enumerate(call):
+            expected, rows[row] = run_rows(model, [sentence], rows.get(row))
+            assert_close([found[row]], expected)
+
+
+@settings(max_examples=20)
+@given(batch=plain_batches(max_size=7), batch_size=st.integers(1, 3))
+def test_one_call_with_carried_state_equals_a_call_for_each_batch(models, batch, batch_size):
+    together, apart = ELMo(models["even"]), ELMo(models["even"])
+    expected = []
+    for first in range(0, len(batch), batch_size):
+        expected += apart.encode_tokens(batch[first : first + batch_size], state="carry")
+    found = together.encode_tokens(batch, state="carry", batch_size=batch_size)
+    assert_same("even", found, expected)
+
+
+def test_resetting_forgets_what_was_carried(models):
+    elmo = ELMo(models["even"])
+    assert elmo.carried_state is None
+    first = elmo.encode_tokens(SENTENCES, state="carry")
+    second = elmo.encode_tokens(SENTENCES, state="carry")
+    assert np.abs(first[0] - second[0]).max() > 1e-3
+    assert elmo.carried_state.rows == len(SENTENCES)
+    elmo.reset()
+    assert_same("even", elmo.encode_tokens(SENTENCES, state="carry"), first)
+    # From nothing, carrying is the same as not carrying.
+    assert_close(first, elmo.encode_tokens(SENTENCES))
+
+
+def test_carried_state_can_be_taken_and_put_back(models):
+    elmo = ELMo(models["even"])
+    elmo.encode_tokens([["a", "b"], ["c"]], state="carry")
+    kept = elmo.carried_state
+    expected = elmo.encode_tokens([["d"], ["e"]], state="carry")
+    elmo.encode_tokens([["f"]], state="carry")
+    elmo.carried_state = State(*kept)
+    assert_same("even", elmo.encode_tokens([["d"], ["e"]], state="carry"), expected)
+
+
+def test_an_empty_sentence_moves_carried_state(models):
+    elmo, other = ELMo(models["even"]), ELMo(models["even"])
+    elmo.encode_tokens([["a"]], state="carry")
+    other.encode_tokens([["a"]], state="carry")
+    (empty,) = elmo.encode_tokens([[]], state="carry")
+    assert empty.shape == (3, 0, 32)
+    assert not torch.equal(elmo.carried_state.memory, other.carried_state.memory)
+
+
+def test_carried_state_runs_64_rows_unless_told(models):
+    elmo = ELMo(models["even"])
+    elmo.encode_tokens([["a"]] * 70, state="carry")
+    assert elmo.carried_state.rows == 64
+
+
+def test_an_unknown_state_is_named(elmos):
+    with pytest.raises(ConfigError, match="state is 'cold'"):
+        elmos["even"].encode_tokens(SENTENCES, state="cold")
+
+
+# --- layers ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("state", ["zero", "warm"])
+def test_every_choice_of_layers_is_made_from_all_of_them(elmos, state):
+    elmo = elmos["even"]
+
+    def encode(layers):
+        return elmo.encode_tokens(SENTENCES, layers=layers, state=state)
+
+    for number, everything in enumerate(encode("all")):
+        n = len(SENTENCES[number])
+        assert everything.shape == (3, n, 32)
+        for k in range(3):
+            assert np.array_equal(encode(k)[number], everything[k])
+            assert np.array_equal(encode(k - 3)[number], everything[k])
+        assert np.array_equal(encode("top")[number], everything[2])
+        for name in ("average", "mix"):  # equal weights unless the model says otherwise
+            np.testing.assert_allclose(
+                encode(name)[number], everything.mean(axis=0), rtol=0, atol=1e-6
+            )
+
+
+def test_fewer_layers_carry_the_state_of_all_of_them(models):
+    shallow, deep = ELMo(models["even"]), ELMo(models["even"])
+    shallow.encode_tokens(SENTENCES, layers=0, state="carry")
+    deep.encode_tokens(SENTENCES, state="carry")
+    assert torch.equal(shallow.carried_state.memory, deep.carried_state.memory)
+    found = shallow.encode_tokens(SENTENCES, layers=1, state="carry")
+    expected = deep.encode_tokens(SENTENCES, state="carry")
+    assert_same("even", found, [layers[1] for layers in expected])
+
+
+def test_the_mix_uses_the_weights_of_the_model(models):
+    raw, gamma = (0.5, -1.0, 2.0), 0.3
+    model = seeded_bilm(EVEN.replace(mix_weights=raw, mix_gamma=gamma))
+    elmo = ELMo(model)
+    everything = elmo.encode_tokens(SENTENCES)
+    weights = np.exp(raw) / np.exp(raw).sum()
+    for vectors, layers in zip(
+        elmo.encode_tokens(SENTENCES, layers="mix"), everything, strict=True
+    ):
+        expected = gamma * np.tensordot(weights, layers, axes=1)
+        np.testing.assert_allclose(vectors, expected, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("layers", ["most", 3, -4, 1.0, True, None, "0"])
+def test_an_impossible_choice_of_layers_is_named(elmos, layers):
+    with pytest.raises(ConfigError, match="layers is"):
+        elmos["even"].encode_tokens(SENTENCES, layers=layers)
+
+
+@pytest.mark.parametrize("limit", [{"batch_size": 0}, {"batch_size": -2}, {"batch_tokens": 0}])
+def test_an_impossible_limit_is_named(elmos, limit):
+    (name,) = limit
+    with pytest.raises(ConfigError, match=f"{name} is {limit[name]}, expected at least 1"):
+        elmos["even"].encode_tokens(SENTENCES, **limit)
+
+
+# --- encode: one vector for each text -------------------------------------------------------------
+
+
+def test_one_text_gives_one_vector_and_many_give_rows(elmos):
+    elmo = elmos["even"]
+    one = elmo.encode("The cat sat .")
+    many = elmo.encode(["The cat sat .", "No"])
+    assert one.shape == (32,)
+    assert many.shape == (2, 32)
+    assert one.dtype == many.dtype == np.float32
+    assert np.array_equal(many[0], one)
+    assert elmo.encode([]).shape == (0, 32)
+
+
+def test_a_text_is_the_mean_of_its_words(elmos):
+    elmo = elmos["even"]
+    words = elmo.encode("The cat sat .", output_value="token_embeddings")
+    assert words.shape == (4, 32)
+    np.testing.assert_allclose(elmo.encode("The cat sat ."), words.mean(axis=0), atol=1e-6)
+    (expected,) = elmo.encode_tokens([["The", "cat", "sat", "."]], layers="mix")
+    assert np.array_equal(words, expected)
+    for layers in ("top", 0, "average"):
+        (expected,) = elmo.encode_tokens([["The", "cat", "sat", "."]], layers=layers)
+        found = elmo.encode("The cat sat .", output_value="token_embeddings", layers=layers)
+        assert np.array_equal(found, expected)
+
+
+def test_a_text_without_words_is_zero_and_not_nan(elmos):
+    elmo = elmos["even"]
+    assert not elmo.encode("").any()
+    assert not elmo.encode("  \n ", normalize_embeddings=True).any()
+    rows = elmo.encode(["", "cat", ""])
+    assert not rows[[0, 2]].any()
+    assert np.array_equal(rows[1], elmo.encode("cat"))
+    assert elmo.encode("", output_value="token_embeddings").shape == (0, 32)
+
+
+def test_texts_may_be_split_into_words_beforehand(elmos):
+    elmo = elmos["even"]
+    expected = elmo.encode(["The cat", "No", ""])
+    assert np.array_equal(elmo.encode([["The", "cat"], "No", []]), expected)
+    assert np.array_equal(elmo.encode(iter([("The", "cat"), np.array(["No"]), ""])), expected)
+
+
+def test_normalised_vectors_have_length_one(elmos):
+    elmo = elmos["even"]
+    plain = elmo.encode(["The cat", "No"])
+    found = elmo.encode(["The cat", "No"], normalize_embeddings=True)
+    np.testing.assert_allclose(np.linalg.norm(found, axis=1), 1, atol=1e-6)
+    lengths = np.linalg.norm(plain, axis=1, keepdims=True)
+    np.testing.assert_allclose(found, plain / lengths, atol=1e-6)
+    words = elmo.encode("The cat", output_value="token_embeddings", normalize_embeddings=True)
+    np.testing.assert_allclose(np.linalg.norm(words, axis=1), 1, atol=1e-6)
+
+
+def test_results_come_as_the_kind_that_was_asked_for(elmos):
+    elmo = elmos["even"]
+    texts = ["The cat", "No"]
+    expected = elmo.encode(texts)
+    stacked = elmo.encode(texts, convert_to_tensor=True)
+    assert isinstance(stacked, torch.Tensor)
+    assert np.array_equal(stacked.numpy(), expected)
+    assert elmo.encode([], convert_to_tensor=True).shape == (0, 32)
+    single = elmo.encode("No", convert_to_tensor=True)
+    assert torch.equal(single, stacked[1])
+    listed = elmo.encode(texts, convert_to_numpy=False)
+    assert [type(vector) for vector in listed] == [torch.Tensor] * 2
+    assert torch.equal(torch.stack(listed), stacked)
+    words = elmo.encode(texts, output_value="token_embeddings")
+    assert [vectors.shape for vectors in words] == [(2, 32), (1, 32)]
+    words = elmo.encode(texts, output_value="token_embeddings", convert_to_tensor=True)
+    assert [tuple(vectors.shape) for vectors in words] == [(2, 32), (1, 32)]
+    tensors = elmo.encode_tokens(SENTENCES, convert_to_tensor=True)
+    arrays = elmo.encode_tokens(SENTENCES)
+    assert all(np.array_equal(t.numpy(), array) for t, array in zip(tensors, arrays, strict=True))
+
+
+def test_the_tokenizer_decides_what_the_words_are(models):
+    class Letters:
+        name = "letters"
+
+        def sentences(self, text):
+            return [list(part) for part in text.split()] or [[]]
+
+    elmo = ELMo(models["even"], tokenizer=Letters())
+    words = elmo.encode("ab c", output_value="token_embeddings")
+    first, second = elmo.encode_tokens([["a", "b"], ["c"]], layers="mix")
+    # Sentences are read apart and put together again.
+    assert np.array_equal(words, np.concatenate([first, second]))
+
+
+def test_english_texts_are_split_by_the_tokenizer(models):
+    pytest.importorskip("spacy", reason="the extra 'text' is not installed")
+    english, plain = ELMo(models["even"], tokenizer="english"), ELMo(models["even"])
+    assert np.array_equal(english.encode("Don't!"), plain.encode("Do n't !"))
+
+
+def test_an_impossible_argument_of_encode_is_refused(elmos):
+    elmo = elmos["even"]
+    with pytest.raises(TypeError, match="pooling"):
+        elmo.encode("text", pooling="max")
+    with pytest.raises(ConfigError, match="encode_tokens"):
+        elmo.encode("text", layers="all")
+    with pytest.raises(ConfigError, match="output_value is 'words'"):
+        elmo.encode("text", output_value="words")
+
+
+def test_cosines_of_rows(elmos):
+    vectors = elmos["even"].encode(["The cat", "No", "The cat"])
+    found = elmos["even"].similarity(vectors, torch.from_numpy(vectors))
+    unit = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+    np.testing.assert_allclose(found, unit @ unit.T, rtol=0, atol=1e-6)
+
+
+# --- outputs: the names of TensorFlow Hub ---------------------------------------------------------
+
+
+def test_outputs_have_the_names_and_values_of_the_hub_module(elmos):
+    elmo = elmos["even"]
+    found = elmo.outputs(SENTENCES)
+    assert {name: array.shape for name, array in found.items()} == {
+        "word_emb": (5, 7, 16),
+        "lstm_outputs1": (5, 7, 32),
+        "lstm_outputs2": (5, 7, 32),
+        "elmo": (5, 7, 32),
+        "default": (5, 32),
+    }
+    mixed = elmo.encode_tokens(SENTENCES, layers="mix")
+    for row, layers in enumerate(elmo.encode_tokens(SENTENCES)):
+        n = len(SENTENCES[row])
+        assert np.array_equal(found["word_emb"][row, :n], layers[0, :, :16])
+        assert np.array_equal(found["lstm_outputs1"][row, :n], layers[1])
+        assert np.array_equal(found["lstm_outputs2"][row, :n], layers[2])
+        np.testing.assert_allclose(found["elmo"][row, :n], mixed[row], atol=1e-6)
+        mean = mixed[row].mean(axis=0) if n else np.zeros(32)
+        np.testing.assert_allclose(found["default"][row], mean, atol=1e-6)
+        for name in ("word_emb", "lstm_outputs1", "lstm_outputs2", "elmo"):
+            assert not found[name][row, n:].any()
+
+
+def test_sequence_lengths_cut_padding_off(elmos):
+    elmo = elmos["even"]
+    padded = [["The", "cat", ""], ["No", "", ""], ["", "", ""]]
+    found = elmo.outputs(padded, sequence_len=[2, 1, 0])
+    expected = elmo.outputs([["The", "cat"], ["No"], []])
+    for name, array in expected.items():
+        assert np.array_equal(found[name][:, :2] if array.ndim == 3 else found[name], array)
+
+
+@pytest.mark.parametrize("lengths", [[1], [1, 2, 3], [1, 4], [-1, 1]])
+def test_impossible_sequence_lengths_are_refused(elmos, lengths):
+    with pytest.raises(InputError, match="sequence_len"):
+        elmos["even"].outputs([["a", "b"], ["c", "d", "e"]], sequence_len=lengths)
+
+
+def test_no_sentences_give_empty_outputs(elmos):
+    found = elmos["even"].outputs([])
+    assert found["elmo"].shape == (0, 0, 32)
+    assert found["default"].shape == (0, 32)
+
+
+# --- streams --------------------------------------------------------------------------------------
+
+
+@settings(max_examples=15)
+@given(batch=batches(max_size=8), batch_tokens=st.integers(1, 6))
+def test_a_stream_gives_what_a_list_gives(elmos, batch, batch_tokens):
+    elmo = elmos["even"]
+    found = list(elmo.stream_tokens((s for s in batch), batch_tokens=batch_tokens))
+    assert_same("even", found, elmo.encode_tokens(batch))
+
+
+@settings(max_examples=15)
+@given(batch=plain_batches(max_size=9), batch_size=st.integers(1, 3))
+def test_a_carried_stream_gives_what_a_list_gives(models, batch, batch_size):
+    settings = {"state": "carry", "batch_size": batch_size, "layers": "top"}
+    found = list(ELMo(models["even"]).stream_tokens(iter(batch), batch_tokens=1, **settings))
+    assert_same("even", found, ELMo(models["even"]).encode_tokens(batch, **settings))
+
+
+def test_a_stream_may_never_end(elmos):
+    taken = 0
+
+    def endless():
+        nonlocal taken
+        for number in itertools.count():
+            taken += 1
+            yield [f"w{number}", "x"]
+
+    stream = elmos["even"].stream_tokens(endless(), layers="top", batch_tokens=4)
+    assert taken == 0
+    found = list(itertools.islice(stream, 10))
+    assert taken < 40
+    expected = elmos["even"].encode_tokens([[f"w{n}", "x"] for n in range(10)], layers="top")
+    assert_same("even", found, expected)
+
+
+# --- what users get wrong -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        ("The cat sat", r"received the text 'The cat sat'.*encode\(text\)"),
+        (b"The cat", "received the text"),
+        (["The", "cat"], r"sentence 0 is 'The', expected a list.*encode_tokens\(\[words\]\)"),
+        ([["The"], "cat"], "sentence 1 is 'cat'"),
+        ([[["The", "cat"]]], r"sentence 0, word 0 is \['The', 'cat'\] of type list"),
+        ([[1, 2]], "sentence 0, word 0 is 1 of type int, expected a string"),
+        ([["a", None]], "sentence 0, word 1 is None of type NoneType"),
+        ([["a", b"b"]], "word 1 is b'b' of type bytes"),
+        ([None], "sentence 0: received None of type NoneType, expected a list"),
+        ([3], "sentence 0: received 3 of type int"),
+        (None, "sentences: received None"),
+        (7, "sentences: received 7 of type int"),
+        ([["a"], ["b", float("nan")]], "sentence 1, word 1 is nan of type float"),
+    ],
+)
+def test_wrong_nesting_is_told_with_its_place(elmos, wrong, told):
+    with pytest.raises(ElmoError, match=told):
+        elmos["even"].encode_tokens(wrong)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        (None, "texts: received None"),
+        (5, "texts: received 5"),
+        ([b"bytes"], "text 0 is bytes, expected a string: decode it first"),
+        (["fine", None], "text 1: received None"),
+        ([["The", 3]], "word 1 is 3 of type int"),
+        ([[["too", "deep"]]], r"\['too', 'deep'\] of type list"),
+    ],
+)
+def test_wrong_texts_are_told_with_their_place(elmos, wrong, told):
+    with pytest.raises(ElmoError, match=told):
+        elmos["even"].encode(wrong)
+
+
+def test_long_wrong_values_are_shown_in_part(elmos):
+    with pytest.raises(ElmoError) as caught:
+        elmos["even"].encode_tokens([[["x" * 500]]])
+    assert len(str(caught.value)) < 200
+
+
+def test_an_error_leaves_the_model_usable(elmos):
+    with pytest.raises(ElmoError):
+        elmos["even"].encode_tokens([["a"], [1]])
+    assert len(elmos["even"].encode_tokens([["a"]])) == 1
+
+
+def test_words_that_lose_their_end_are_counted_and_told_once(models):
+    elmo = ELMo(models["even"])
+    elmo.encode_tokens([["x" * 48, "fine"]])
+    assert elmo.n_cut_words == 0
+    with pytest.warns(ElmoWarning, match=r"longer than the 48 bytes.*\(3 so far") as caught:
+        elmo.encode_tokens([["x" * 49, "fine", "x" * 49], ["ü" * 25]])
+    assert len(caught) == 1
+    assert elmo.n_cut_words == 3
+    with pytest.warns(UserWarning, match="^sentinel$") as caught:
+        elmo.encode_tokens([["y" * 100]])
+        import warnings
+
+        warnings.warn("sentinel", UserWarning, stacklevel=1)
+    assert len(caught) == 1
+    assert elmo.n_cut_words == 4
+
+
+def test_a_cut_word_is_read_like_its_beginning(models):
+    elmo = ELMo(models["even"])
+    long, cut = elmo.word_vectors(["x" * 48 + "tail", "x" * 48])
+    assert np.array_equal(long, cut)
+
+
+# --- what it is -----------------------------------------------------------------------------------
+
+
+def test_sizes_are_told(elmos):
+    elmo = elmos["odd"]
+    assert elmo.dim == 6
+    assert elmo.get_embedding_dimension() == elmo.get_sentence_embedding_dimension() == 6
+    assert elmo.n_layers == 3
+    assert elmo.max_seq_length is None
+    assert elmo.device == torch.device("cpu")
+
+
+def test_word_vectors_are_layer_zero(elmos):
+    elmo = elmos["even"]
+    words = ["The", "cat", "The", ""]
+    found = elmo.word_vectors(words)
+    assert found.shape == (4, 16)
+    (layers,) = elmo.encode_tokens([words])
+    assert np.array_equal(found, layers[0, :, :16])
+    assert np.array_equal(found, layers[0, :, 16:])
+    assert elmo.word_vectors([]).shape == (0, 16)
+    with pytest.raises(InputError, match="expected a list of words"):
+        elmo.word_vectors("The")
+
+
+def test_moving_to_the_same_device_changes_nothing(models):
+    elmo = ELMo(models["even"])
+    elmo.encode_tokens(SENTENCES, state="carry")
+    carried = elmo.carried_state
+    assert elmo.to("cpu") is elmo
+    assert elmo.to(torch.device("cpu")) is elmo
+    assert elmo.carried_state is carried
+    expected = elmo.encode("The cat")
+    assert np.array_equal(elmo.encode("The cat", device="cpu"), expected)
+
+
+@pytest.mark.parametrize("device", ["gpu", "cuda:99", "no such device"])
+def test_a_device_that_cannot_be_used_is_named(models, device):
+    with pytest.raises(ConfigError, match=f"device '{device}' cannot be used"):
+        ELMo(models["even"], device=device)
+
+
+def test_the_model_that_was_given_stays_as_it_was(tiny_config):
+    model = seeded_bilm(tiny_config)
+    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    ELMo(model).encode_tokens(SENTENCES)
+    assert all(torch.equal(before[name], t) for name, t in model.state_dict().items())
+    assert all(parameter.requires_grad for parameter in model.parameters())
+
+
+@pytest.mark.parametrize("format", ["elmo", "hdf5"])
+def test_a_saved_model_gives_the_same_vectors(tmp_path, elmos, format):
+    elmo = elmos["even"]
+    elmo.save_pretrained(tmp_path / "model", format=format)
+    loaded = ELMo.from_pretrained(tmp_path / "model")
+    assert_same("even", loaded.encode_tokens(SENTENCES), elmo.encode_tokens(SENTENCES))
+    assert loaded.fingerprint == elmo.fingerprint
+
+
+def test_an_unknown_format_is_named(tmp_path, elmos):
+    with pytest.raises(ConfigError, match="format is 'onnx'"):
+        elmos["even"].save_pretrained(tmp_path, format="onnx")
+
+
+def test_mix_weights_and_softmax_are_saved_with_the_model(tmp_path):
+    config = EVEN.replace(mix_weights=(1.0, 0.0, -1.0), mix_gamma=2.0)
+    checkpoint = seeded_bilm(config).to_checkpoint()
+    checkpoint.softmax["bias"] = torch.arange(4.0)
+    ELMo(checkpoint).save_pretrained(tmp_path)
+    loaded = ELMo.from_pretrained(tmp_path)
+    assert loaded.config == config
+    assert torch.equal(loaded.to_checkpoint().softmax["bias"], torch.arange(4.0))
+
+
+def test_a_rounded_model_embeds_but_cannot_be_saved(tmp_path, models):
+    if runs_natively("bf16"):
+        rounded = ELMo(models["even"], precision="bf16")
+    else:
+        with pytest.warns(ElmoWarning, match="no bfloat16 instructions"):
+            rounded = ELMo(models["even"], precision="bf16")
+    exact = ELMo(models["even"])
+    found, expected = rounded.encode_tokens(SENTENCES), exact.encode_tokens(SENTENCES)
+    assert 0 < np.abs(found[0] - expected[0]).max() < 0.2
+    # It knows which weights it was made from.
+    assert rounded.fingerprint == exact.fingerprint
+    with pytest.raises(WeightsError, match="cannot be saved"):
+        rounded.save_pretrained(tmp_path)
+
+
+def test_an_unknown_precision_is_named(models):
+    with pytest.raises(ConfigError, match="precision is 'fp16'"):
+        ELMo(models["even"], precision="fp16")
+
+
+def test_progress_is_shown_when_asked_for(elmos, capsys):
+    elmos["even"].encode_tokens(SENTENCES, show_progress_bar=True)
+    assert "16/16" in capsys.readouterr().err.replace(".0", "")
+    elmos["even"].encode_tokens(SENTENCES)
+    assert capsys.readouterr().err == ""
+
+
+# --- models that read words -----------------------------------------------------------------------
+
+
+def test_a_word_model_reads_unknown_words_as_the_unknown_word(word_bilm):
+    elmo = ELMo(word_bilm)
+    found = elmo.encode_tokens([["the", "unheard-of", "cat"], ["the", "<UNK>", "cat"]])
+    assert np.array_equal(found[0], found[1])
+    vectors = elmo.word_vectors([*VOCABULARY, "dog"])
+    table = word_bilm.words.embedding.weight.detach().numpy()
+    assert np.array_equal(vectors[:-1], table[1:])
+    assert np.array_equal(vectors[-1], table[3])
+    assert elmo.n_cut_words == 0
+
+
+def test_a_word_model_carries_and_warms_like_any_other(word_bilm):
+    elmo = ELMo(word_bilm)
+    batch = [["the", "cat"], [], ["sat"]]
+    rows = zero_state(word_bilm.config, 3, torch.empty(0))
+    for _ in range(2):
+        expected, rows = run_rows(word_bilm, batch, rows)
+        assert_close(elmo.encode_tokens(batch, state="carry"), expected)
+    warm = elmo.encode_tokens(batch, state="warm")
+    assert np.abs(warm[0] - elmo.encode_tokens(batch)[0]).max() > 1e-4
+
+
+def test_a_word_model_without_vocabulary_is_refused():
+    bilm = seeded_bilm(ElmoConfig.preset("tiny", n_words=len(VOCABULARY)))
+    bilm.vocabulary = None
+    with pytest.raises(InputError, match="needs its vocabulary"):
+        ELMo(bilm)
