@@ -10,7 +10,9 @@ from elmo import ELMo, ElmoConfig
 from strategies import seeded_bilm, word_config
 
 # Nothing here has a deadline: the machine may be busy with other things.
-settings.register_profile("elmo", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile(
+    "elmo", deadline=None, max_examples=40, suppress_health_check=[HealthCheck.too_slow]
+)
 settings.load_profile("elmo")
 
 # Products of this size gain nothing from a second thread, and lose much on a busy machine.

@@ -11,6 +11,7 @@ import elmo.packed
 from elmo import ElmoConfig, batch_to_ids
 from elmo.bilm import word_ids
 from elmo.errors import ConfigError, WeightsError
+from elmo.layers import LayerState
 from elmo.linear import packing_works
 from elmo.packed import PackedBiLM, runs_natively
 from strategies import batches, configs, plain_batches, seeded_bilm, word_config
@@ -29,7 +30,7 @@ def assert_same(found, expected, atol=1e-5):
         torch.testing.assert_close(part, other, rtol=0, atol=atol)
 
 
-@settings(max_examples=40)
+@settings(max_examples=30)
 @given(config=configs(cells=("lstm", "gru")), batch=batches(min_size=1))
 @torch.no_grad()
 def test_packed_equals_plain_for_models_that_read_characters(config, batch):
@@ -72,6 +73,17 @@ def test_packed_equals_plain_from_a_given_state(clipping_bilm):
         packed.after_boundary(one_row), clipping_bilm.after_boundary(one_row), strict=True
     ):
         torch.testing.assert_close(part, other, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("cell", ["lstm", "gru"])
+@torch.no_grad()
+def test_a_layer_does_not_write_into_what_it_was_given(tiny_config, cell):
+    packed = PackedBiLM(seeded_bilm(tiny_config.replace(cell=cell)))
+    given_state = LayerState(torch.randn(2, 16), torch.randn(2, 64))
+    inputs = torch.randn(5, 16)
+    before = copy.deepcopy((inputs, *given_state))
+    packed.layers_of(0)[0](inputs, None, [2, 2, 1], given_state)
+    assert all(torch.equal(*pair) for pair in zip((inputs, *given_state), before, strict=True))
 
 
 @torch.no_grad()
