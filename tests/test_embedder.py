@@ -357,7 +357,7 @@ def test_an_impossible_choice_of_layers_is_named(elmos, layers):
 @pytest.mark.parametrize("limit", [{"batch_size": 0}, {"batch_size": -2}, {"batch_tokens": 0}])
 def test_an_impossible_limit_is_named(elmos, limit):
     (name,) = limit
-    with pytest.raises(ConfigError, match=f"{name} is {limit[name]}, expected at least 1"):
+    with pytest.raises(ConfigError, match=f"{name} is {limit[name]}, expected a whole number of at least 1"):
         elmos["even"].encode_tokens(SENTENCES, **limit)
 
 

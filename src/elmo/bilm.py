@@ -18,7 +18,7 @@ from elmo.batching import Packing, inverse, pack
 from elmo.characters import BEGIN_SENTENCE, END_SENTENCE, CharacterMapper
 from elmo.checkpoint import Checkpoint
 from elmo.config import ElmoConfig
-from elmo.errors import InputError
+from elmo.errors import ConfigError, InputError
 from elmo.layers import (
     CharacterEncoder,
     GRULayer,
@@ -156,6 +156,9 @@ class BiLMBase:
             `tokens`, and the state after each sentence (zero above `depth`).
         """
         depth = self.config.n_layers if depth is None else depth
+        if not lengths:
+            nothing = vectors.new_empty(0, self.config.output_dim)
+            return [nothing] * depth, zero_state(self.config, 0, vectors)
         packing = pack(lengths, device=tokens.device)
         start = zero_state(self.config, len(lengths), vectors) if state is None else state
         final = zero_state(self.config, len(lengths), vectors)
@@ -257,6 +260,10 @@ class BiLM(nn.Module, BiLMBase):
 
     def __init__(self, config: ElmoConfig, vocabulary: Vocabulary | None = None) -> None:
         super().__init__()
+        if vocabulary is not None and config.n_words and len(vocabulary) != config.n_words:
+            raise ConfigError(
+                f"the vocabulary has {len(vocabulary)} words, the configuration {config.n_words}"
+            )
         self.config = config
         self.vocabulary = vocabulary
         self.words: CharacterEncoder | WordEncoder = (

@@ -52,6 +52,8 @@ class CharacterMapper:
     def __init__(
         self, max_characters: int = 50, tokens_to_add: Mapping[str, int] | None = None
     ) -> None:
+        if max_characters < 3:
+            raise InputError(f"max_characters is {max_characters}, expected at least 3")
         self.max_characters = max_characters
         self._single = {
             BEGIN_SENTENCE: BEGIN_SENTENCE_CHARACTER,

@@ -28,7 +28,14 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from elmo.config import ElmoConfig
-from elmo.errors import ConfigError, ElmoError, MissingFileError, WeightsError
+from elmo.errors import (
+    ConfigError,
+    ElmoError,
+    MissingFileError,
+    OutputError,
+    OutputExistsError,
+    WeightsError,
+)
 from elmo.modelcard import model_card
 from elmo.settings import ModelFormat
 from elmo.tensors import Shape, TensorRow, tensor_table
@@ -62,8 +69,19 @@ class Checkpoint:
     """`weight` (words, projection_dim) and `bias` (words,) of the language model, if present."""
 
     def fingerprint(self) -> str:
-        """Give a SHA-256 of sizes and weights, the same in every file format."""
-        return fingerprint(self.config, self.tensors)
+        """Give a SHA-256 of what decides a word's vectors, the same in every file format.
+
+        That is sizes and weights, and for a model that reads words its vocabulary.
+        """
+        digest = hashlib.sha256()
+        digest.update(json.dumps(self.config.to_options(), sort_keys=True).encode())
+        if self.vocabulary is not None and not self.config.reads_characters:
+            digest.update(json.dumps(self.vocabulary.words).encode())
+        for name in sorted(self.tensors):
+            tensor = self.tensors[name].contiguous()
+            digest.update(f"{name}{tuple(tensor.shape)}".encode())
+            digest.update(tensor.numpy().data)
+        return digest.hexdigest()
 
 
 # --- finding the files --------------------------------------------------------------------------
@@ -121,14 +139,17 @@ def _find_options(folder: Path, weights: Path) -> Path:
         expected = [folder / CONFIG_FILE]
     else:
         # AllenNLP's names: X_weights.hdf5 goes with X_options.json.
-        twin = weights.name.replace("weights", "options").rsplit(".", 1)[0] + ".json"
-        expected = [folder / twin, folder / OPTIONS_FILE]
+        expected = [folder / OPTIONS_FILE]
+        if "weights" in weights.name:
+            twin = weights.name.replace("weights", "options").rsplit(".", 1)[0] + ".json"
+            expected.insert(0, folder / twin)
         others = sorted(folder.glob("*options*.json"))
         expected += others if len(others) == 1 else []
     for candidate in expected:
         if candidate.exists():
             return candidate
-    raise MissingFileError(f"{weights} is there, but not its {expected[0].name} beside it")
+    names = " or ".join(dict.fromkeys(candidate.name for candidate in expected))
+    raise MissingFileError(f"{weights} is there, but not its {names} beside it")
 
 
 # --- reading ------------------------------------------------------------------------------------
@@ -174,9 +195,23 @@ def _read_ours(path: Path, description: Mapping[str, Any]) -> Checkpoint:
     return Checkpoint(
         config=config,
         tensors={name: tensors[name].float() for name in expected},
-        warm_state=None if warm[0] is None or warm[1] is None else (warm[0], warm[1]),
+        warm_state=_checked_warm_state(path, config, *warm),
         softmax=_read_safetensors(softmax) if softmax.exists() else {},
     )
+
+
+def _checked_warm_state(
+    path: Path, config: ElmoConfig, hidden: Tensor | None, memory: Tensor | None
+) -> tuple[Tensor, Tensor] | None:
+    if hidden is None or memory is None:
+        return None
+    for name, part, width in (
+        ("warm.hidden", hidden, config.projection_dim),
+        ("warm.memory", memory, config.dim),
+    ):
+        _require_shape(path, name, (config.n_layers, 2, width), tuple(part.shape))
+        _require_finite(path, name, part)
+    return hidden.float(), memory.float()
 
 
 def _read_safetensors(path: Path) -> Tensors:
@@ -199,7 +234,10 @@ def _read_published(path: Path, description: Mapping[str, Any]) -> Checkpoint:
                 for ours, theirs in (("weight", "softmax/W"), ("bias", "softmax/b"))
                 if theirs in stored
             }
-    except OSError as error:
+    except ElmoError:
+        raise
+    except (OSError, RuntimeError, KeyError, TypeError, ValueError) as error:
+        # h5py raises any of these, depending on where in the file the damage is.
         raise WeightsError(
             f"{path} is not a readable HDF5 file (damaged or cut short?): {error}"
         ) from None
@@ -300,8 +338,10 @@ def _require_shape(path: Path, name: str, expected: Shape, found: Shape) -> None
 
 
 def _require_finite(path: Path, name: str, tensor: Tensor) -> None:
-    if not torch.isfinite(tensor.sum()):  # a sum is quick, and no NaN or infinity escapes it
-        bad = int((~torch.isfinite(tensor)).sum())
+    if torch.isfinite(tensor.sum()):  # a sum is quick, and no NaN or infinity escapes it
+        return
+    bad = int((~torch.isfinite(tensor)).sum())
+    if bad:
         raise WeightsError(
             f"{path}: tensor '{name}' has {bad} values of {tensor.numel()} that are NaN or "
             "infinite; the file is damaged or the training diverged"
@@ -330,9 +370,11 @@ def _some(names: list[str]) -> str:
 
 
 def save_folder(checkpoint: Checkpoint, folder: Path | str) -> None:
-    """Write our own layout: `config.json`, `model.safetensors` and a model card."""
-    folder = Path(folder)
-    folder.mkdir(parents=True, exist_ok=True)
+    """Write our own layout: `config.json`, `model.safetensors` and a model card.
+
+    A card that is there already is kept, but for the fingerprint in it.
+    """
+    folder = _made_folder(folder)
     tensors = {name: tensor.contiguous() for name, tensor in checkpoint.tensors.items()}
     if checkpoint.warm_state is not None:
         hidden, memory = checkpoint.warm_state
@@ -342,13 +384,12 @@ def save_folder(checkpoint: Checkpoint, folder: Path | str) -> None:
     if checkpoint.softmax:
         with _replacing(folder / SOFTMAX_FILE) as path:
             save_file(checkpoint.softmax, path, metadata={"format": "pt"})
+    else:  # one that belongs to what was here before
+        (folder / SOFTMAX_FILE).unlink(missing_ok=True)
     if checkpoint.vocabulary is not None:
         checkpoint.vocabulary.write(folder / VOCABULARY_FILE)
     (folder / CONFIG_FILE).write_text(checkpoint.config.to_json(), encoding="utf-8")
-    n_parameters = sum(tensor.numel() for tensor in checkpoint.tensors.values())
-    card = model_card(checkpoint.config, n_parameters, checkpoint.fingerprint())
-    if not (folder / CARD_FILE).exists():  # never over a card that a person has written
-        (folder / CARD_FILE).write_text(card, encoding="utf-8")
+    _write_card(checkpoint, folder / CARD_FILE)
 
 
 def save_published(checkpoint: Checkpoint, folder: Path | str) -> None:
@@ -356,8 +397,12 @@ def save_published(checkpoint: Checkpoint, folder: Path | str) -> None:
 
     A warm state and mix weights have no place there and are left out.
     """
-    folder = Path(folder)
-    folder.mkdir(parents=True, exist_ok=True)
+    folder = _made_folder(folder)
+    if (folder / WEIGHTS_FILE).exists():
+        raise OutputExistsError(
+            f"{folder} holds {WEIGHTS_FILE}, which would be loaded in the place of {HDF5_FILE}; "
+            "choose another folder"
+        )
     with _replacing(folder / HDF5_FILE) as path, h5py.File(path, "w") as file:
         for row in tensor_table(checkpoint.config):
             stored = row.write(tuple(checkpoint.tensors[name] for name in row.ours))
@@ -371,6 +416,26 @@ def save_published(checkpoint: Checkpoint, folder: Path | str) -> None:
     (folder / OPTIONS_FILE).write_text(options, encoding="utf-8")
 
 
+def _made_folder(folder: Path | str) -> Path:
+    folder = Path(folder)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise OutputError(f"cannot make the folder {folder}: {error}") from None
+    return folder
+
+
+def _write_card(checkpoint: Checkpoint, path: Path) -> None:
+    fingerprint = checkpoint.fingerprint()
+    if path.exists():  # a person may have written on it
+        text = path.read_text(encoding="utf-8")
+        text = re.sub(r"(\| fingerprint \| `)[0-9a-f]{64}", rf"\g<1>{fingerprint}", text)
+    else:
+        n_parameters = sum(tensor.numel() for tensor in checkpoint.tensors.values())
+        text = model_card(checkpoint.config, n_parameters, fingerprint)
+    path.write_text(text, encoding="utf-8")
+
+
 @contextmanager
 def _replacing(path: Path) -> Iterator[Path]:
     """Write beside a file and put it in its place when complete, so that nobody sees half of it."""
@@ -382,18 +447,6 @@ def _replacing(path: Path) -> Iterator[Path]:
         temporary.chmod(0o644)
         temporary.replace(path)
     except OSError as error:
-        raise ElmoError(f"cannot write {path}: {error}") from error
+        raise OutputError(f"cannot write {path}: {error}") from error
     finally:
         temporary.unlink(missing_ok=True)
-
-
-def fingerprint(config: ElmoConfig, tensors: Mapping[str, Tensor]) -> str:
-    """Give a SHA-256 of what decides the vectors of every layer: sizes and weights."""
-    digest = hashlib.sha256()
-    sizes = config.to_options()
-    digest.update(json.dumps(sizes, sort_keys=True).encode())
-    for name in sorted(tensors):
-        tensor = tensors[name].contiguous()
-        digest.update(f"{name}{tuple(tensor.shape)}".encode())
-        digest.update(tensor.numpy().data)
-    return digest.hexdigest()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Literal, get_args
@@ -64,13 +65,20 @@ class ElmoConfig:
 
     def __post_init__(self) -> None:
         # JSON has no tuples; the Hub's tools hand lists back. Equal configs must compare equal.
-        as_pairs = tuple(_filter_pair(pair) for pair in self.filters)
-        object.__setattr__(self, "filters", as_pairs)
-        object.__setattr__(self, "mix_weights", tuple(float(w) for w in self.mix_weights))
+        object.__setattr__(self, "filters", tuple(map(_filter_pair, _listed(self, "filters"))))
+        weights = tuple(_number("mix_weights", w) for w in _listed(self, "mix_weights"))
+        object.__setattr__(self, "mix_weights", weights)
+        object.__setattr__(self, "mix_gamma", _number("mix_gamma", self.mix_gamma))
         # AllenNLP takes a clip of 0 as "no clip" (`if self.memory_cell_clip_value:`).
         for name in ("cell_clip", "proj_clip"):
             object.__setattr__(self, name, _clip_value(name, getattr(self, name)))
         self._check()
+        if not self.reads_characters:
+            # Fields without a meaning there: equal models have equal configurations.
+            for field in fields(self):
+                if field.name in ("char_dim", "activation", "n_highway", "max_characters"):
+                    object.__setattr__(self, field.name, field.default)
+            object.__setattr__(self, "filters", ())
 
     def _check(self) -> None:
         for name, least in (
@@ -85,6 +93,8 @@ class ElmoConfig:
             value = getattr(self, name)
             whole = isinstance(value, int) and not isinstance(value, bool) and value >= least
             _require(name, value, f"a whole number of at least {least}", whole)
+        flag = self.skip_connections
+        _require("skip_connections", flag, "true or false", isinstance(flag, bool))
         _require("cell", self.cell, f"one of {get_args(Cell)}", self.cell in get_args(Cell))
         _require(
             "activation",
@@ -277,10 +287,23 @@ def _filter_pair(pair: Any) -> tuple[int, int]:
 
 
 def _clip_value(name: str, value: Any) -> float | None:
-    if value is None or value == 0:
+    if value is None:
         return None
-    _require(name, value, "a positive number or null", isinstance(value, int | float) and value > 0)
+    bound = _number(name, value)
+    _require(name, value, "a positive number or null", bound >= 0)
+    return bound or None
+
+
+def _number(name: str, value: Any) -> float:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    _require(name, value, "a finite number", is_number and math.isfinite(value))
     return float(value)
+
+
+def _listed(config: ElmoConfig, name: str) -> list[Any]:
+    value = getattr(config, name)
+    _require(name, value, "a list", isinstance(value, list | tuple))
+    return list(value)
 
 
 def _section(options: Mapping[str, Any], key: str) -> Mapping[str, Any]:

@@ -19,7 +19,7 @@ from torch import Tensor
 from tqdm.auto import tqdm
 
 from elmo.bilm import BiLM, State, word_ids
-from elmo.checkpoint import Checkpoint, fingerprint, save_folder, save_published
+from elmo.checkpoint import Checkpoint, save_folder, save_published
 from elmo.config import ElmoConfig
 from elmo.errors import ConfigError, ElmoWarning, InputError
 from elmo.models import HubOptions, open_model
@@ -77,6 +77,8 @@ class ELMo:
         self.config: ElmoConfig = checkpoint.config
         self.tokenizer: Tokenizer = get_tokenizer(tokenizer)
         self.precision: Precision = precision
+        if word_cache_mb < 0:
+            raise ConfigError(f"word_cache_mb is {word_cache_mb}, expected 0 or more")
         self._word_cache_mb = word_cache_mb
         self._token_file = token_file
         self._softmax = checkpoint.softmax
@@ -102,11 +104,15 @@ class ELMo:
                 )
             model = PackedBiLM(bilm, self.precision, consume=True)
         else:
+            if self.precision != "fp32":
+                raise ConfigError(
+                    f"precision={self.precision!r} is for CPUs; use 'fp32' on {place}"
+                )
             model = bilm.to(place).requires_grad_(False)
         ids = word_ids(self.config, bilm.vocabulary)
         pipeline = Pipeline(model, ids, warm_state, self._word_cache_mb, self._token_file)
         if self._token_file is not None:
-            known = self._fingerprint or fingerprint(self.config, model.to_checkpoint().tensors)
+            known = self._fingerprint or model.to_checkpoint().fingerprint()
             width = self.config.projection_dim
             self._token_file.require_made_by(known, pipeline.compute_words, width)
         return pipeline
@@ -200,6 +206,21 @@ class ELMo:
             softmax=self._softmax,
         )
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Give what copies and files need: packed weights can only be made anew."""
+        return {
+            "model": self.to_checkpoint(),
+            "precision": self.precision,
+            "device": str(self.device),
+            "tokenizer": self.tokenizer,
+            "word_cache_mb": self._word_cache_mb,
+            "token_file": self._token_file,
+        }
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        model = state.pop("model")
+        self.__init__(model, **state)  # type: ignore[misc]
+
     # --- what it is -------------------------------------------------------------------------------
 
     @property
@@ -231,8 +252,7 @@ class ELMo:
     def fingerprint(self) -> str:
         """A SHA-256 of sizes and weights, the same whatever file they came from."""
         if self._fingerprint is None:
-            tensors = self._pipeline.model.to_checkpoint().tensors
-            self._fingerprint = fingerprint(self.config, tensors)
+            self._fingerprint = self._pipeline.model.to_checkpoint().fingerprint()
         return self._fingerprint
 
     def get_embedding_dimension(self) -> int:
@@ -243,7 +263,7 @@ class ELMo:
 
     def to(self, device: str | torch.device) -> Self:
         """Move to another device; what was carried is forgotten."""
-        if _device(device) != self.device:
+        if _device(device) != _device(self.device):
             bilm = BiLM.from_checkpoint(self._pipeline.model.to_checkpoint())
             self._pipeline = self._build(bilm, device, self._pipeline.warm_state)
         return self
@@ -393,16 +413,15 @@ class ELMo:
             vectors = [_mean(vector) for vector in vectors]
         if normalize_embeddings:
             vectors = [F.normalize(vector, dim=-1) for vector in vectors]
-        together = output_value == "sentence_embedding"
-        if convert_to_tensor:
-            stacked = torch.stack(vectors) if vectors else torch.empty(0, self.dim)
-            return vectors[0] if single else stacked if together else vectors
-        if not convert_to_numpy:
-            return vectors[0] if single else vectors
-        arrays = [vector.cpu().numpy() for vector in vectors]
-        if single:
-            return arrays[0]
-        return np.array(arrays).reshape(len(arrays), self.dim) if together else arrays
+        together = output_value == "sentence_embedding" and not single
+        if convert_to_tensor and together:
+            return torch.stack(vectors) if vectors else torch.empty(0, self.dim)
+        if convert_to_numpy and not convert_to_tensor:
+            arrays = [vector.cpu().numpy() for vector in vectors]
+            if together:
+                return np.array(arrays).reshape(len(arrays), self.dim)
+            return arrays[0] if single else arrays
+        return vectors[0] if single else vectors
 
     def outputs(
         self,
@@ -450,8 +469,13 @@ class ELMo:
         return self._pipeline.compute_words(words)
 
     def similarity(self, a: Array | Tensor, b: Array | Tensor) -> Tensor:
-        """Give the cosine of every row of `a (n, dim)` with every row of `b (m, dim)`: `(n, m)`."""
-        left, right = (F.normalize(torch.as_tensor(rows), dim=-1) for rows in (a, b))
+        """Give the cosine of every row of `a (n, dim)` with every row of `b (m, dim)`: `(n, m)`.
+
+        A single vector `(dim,)` counts as one row.
+        """
+        left, right = (
+            F.normalize(torch.as_tensor(rows).reshape(-1, self.dim), dim=-1) for rows in (a, b)
+        )
         return left @ right.T
 
     # --- state ------------------------------------------------------------------------------------
@@ -492,10 +516,9 @@ def _device(device: str | torch.device | None) -> torch.device:
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
         place = torch.device(device)
-        torch.empty(0, device=place)
+        return torch.empty(0, device=place).device  # "cuda" is "cuda:0" or whichever is current
     except (RuntimeError, AssertionError) as error:
         raise ConfigError(f"device {device!r} cannot be used: {error}") from None
-    return place
 
 
 def _single_row(warm_state: tuple[Tensor, Tensor] | None) -> State | None:

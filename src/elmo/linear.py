@@ -4,8 +4,9 @@ On a CPU, `F.linear` on a handful of rows runs at a tenth of the speed that the 
 when its weight was laid out for oneDNN beforehand. PyTorch keeps the operators for that private
 (its compiler emits them), so they are used in this file only, behind `frozen_linear`.
 
-They have a second virtue: a row's result does not depend on how many rows are multiplied with it,
-bit for bit. `F.linear` picks other kernels for small batches and rounds differently in each.
+They have a second virtue: in float32 a row's result does not depend, bit for bit, on how many rows
+are multiplied with it. `F.linear` picks other kernels for small batches and rounds differently in
+each.
 """
 
 from __future__ import annotations
@@ -17,9 +18,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-# Rows for which oneDNN lays the weight out. Any value from 16 on keeps results independent of the
-# number of rows; a hint of 1 picks a special kernel for single rows, which rounds differently.
-_ROWS_HINT = 64
+# Rows for which oneDNN lays the weight out. With smaller values some CPUs sum in another order when
+# there are few rows; the speed is the same.
+_ROWS_HINT = 1024
+# Single rows have a kernel of their own, which sums in another order. Two rows cost the same: both
+# wait for the weight to come from memory.
+_LEAST_ROWS = 2
 
 
 class FrozenLinear(Protocol):
@@ -56,7 +60,8 @@ class PlainLinear:
     """
 
     def __init__(self, weight: Tensor, bias: Tensor | None = None) -> None:
-        self._weight, self._bias = weight, bias
+        # A copy, as packing makes one: whoever owns the weight may change or free it.
+        self._weight, self._bias = weight.clone(), bias
 
     def __call__(self, inputs: Tensor) -> Tensor:
         """Multiply; see `FrozenLinear`."""
@@ -91,13 +96,20 @@ class PackedLinear:
 
     def __call__(self, inputs: Tensor) -> Tensor:
         """Multiply; see `FrozenLinear`."""
-        if inputs.shape[0] == 0:
+        rows = inputs.shape[0]
+        if rows == 0:
             return inputs.new_empty(0, self._out)
+        if rows < _LEAST_ROWS:
+            return self(inputs.repeat(_LEAST_ROWS, 1))[:rows]
         product: Tensor = self._product(inputs, self._packed, self._bias, "none", [], "")
         return product
 
     def plus(self, inputs: Tensor, addend: Tensor) -> Tensor:
         """Multiply and add; see `FrozenLinear.plus`."""
+        rows = inputs.shape[0]
+        if rows < _LEAST_ROWS:
+            repeated = inputs.repeat(_LEAST_ROWS, 1), addend.repeat(_LEAST_ROWS, 1)
+            return self.plus(*repeated)[:rows]
         product: Tensor = self._product_plus(inputs, addend, self._packed, None, "add")
         return product
 

@@ -16,7 +16,7 @@ DEFAULT_MODEL = "random-small"
 """What is loaded when nobody names a model. Until trained weights ship, it is an untrained one."""
 
 _RANDOM = "random-"
-_HUB_FILES = ["config.json", "model.safetensors", "options.json", "*.hdf5", "vocab*.txt*"]
+_HUB_FILES = ["config.json", "*.safetensors", "*options*.json", "*.hdf5", "*.h5", "vocab*.txt*"]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,9 +9,10 @@ What is different from the plain layers, and why it is fast:
 * the input product of the first layer runs once for each distinct word;
 * input products run in slices of a few megabytes, which the allocator reuses: fresh large buffers
   cost a third of the product in page faults;
-* cells are updated in place.
+* cells are updated in place, and sigmoid and tanh are made of exp: PyTorch's tanh is slow, and its
+  sigmoid rounds differently at the end of a thread's share than inside it.
 
-No result depends on what else is in the batch.
+In float32 no result depends on what else is in the batch, bit for bit.
 """
 
 from __future__ import annotations
@@ -129,10 +130,13 @@ class PackedWordEncoder:
 
     Args:
         encoder: The plain encoder.
+        consume: Take the plain encoder's table instead of copying it.
     """
 
-    def __init__(self, encoder: WordEncoder) -> None:
-        self._table = encoder.embedding.weight.detach()
+    def __init__(self, encoder: WordEncoder, consume: bool) -> None:
+        table = encoder.embedding.weight.detach()
+        self._table = table if consume else table.clone()
+        _release(encoder, consume)
 
     def __call__(self, ids: Tensor) -> Tensor:
         """Give the vectors `(n, projection_dim)` of word ids `(n,)`."""
@@ -178,8 +182,8 @@ class PackedCharacterEncoder:
         self._highway_bias: list[Tensor] = []
         for highway in encoder.highways:
             assert isinstance(highway, Highway)
-            weight = torch.cat([highway.transform.weight, highway.gate.weight])
-            bias = torch.cat([highway.transform.bias, highway.gate.bias]).detach()
+            weight = torch.cat([highway.transform.weight, -highway.gate.weight])
+            bias = torch.cat([highway.transform.bias, -highway.gate.bias]).detach()
             self._highways.append(bricks.linear(weight, bias))
             self._highway_bias.append(bias)
             _release(highway, consume)
@@ -192,7 +196,8 @@ class PackedCharacterEncoder:
     def __call__(self, ids: Tensor) -> Tensor:
         """Give the vectors `(n, projection_dim)` of words spelt as `(n, max_characters)`."""
         vectors = torch.empty(len(ids), self._config.projection_dim)
-        characters = (ids != PADDING_CHARACTER).sum(dim=1)
+        places = torch.arange(1, ids.shape[1] + 1)
+        characters = torch.where(ids != PADDING_CHARACTER, places, 0).amax(dim=1)
         for group, windows in self._groups(characters):
             vectors[group] = self._project(self._filter(ids[group], windows))
         return vectors
@@ -201,11 +206,11 @@ class PackedCharacterEncoder:
         """Give the weights back under the plain encoder's names."""
         tensors = dict(self._small)
         for k, (linear, bias) in enumerate(zip(self._highways, self._highway_bias, strict=True)):
-            for name, weights, biases in zip(
-                ("transform", "gate"), linear.weight().chunk(2), bias.chunk(2), strict=True
+            for name, sign, weights, biases in zip(
+                ("transform", "gate"), (1, -1), linear.weight().chunk(2), bias.chunk(2), strict=True
             ):
-                tensors[f"highways.{k}.{name}.weight"] = weights.clone()
-                tensors[f"highways.{k}.{name}.bias"] = biases.clone()
+                tensors[f"highways.{k}.{name}.weight"] = sign * weights
+                tensors[f"highways.{k}.{name}.bias"] = sign * biases
         if self._projection is not None:
             tensors["projection.weight"] = self._projection.weight()
             tensors["projection.bias"] = self._projection_bias
@@ -262,7 +267,7 @@ class PackedCharacterEncoder:
         """Run highways and projection on `(n, n_filters)`; returns `(n, projection_dim)`."""
         for highway in self._highways:
             transform, gate = highway(vectors.to(self._dtype)).float().chunk(2, dim=1)
-            vectors = torch.lerp(vectors, transform.relu_(), gate.sigmoid_())
+            vectors = torch.lerp(vectors, transform.relu_(), _falling_logistic_(gate))
         if self._projection is None:
             return vectors
         return self._projection(vectors.to(self._dtype)).float()
@@ -301,6 +306,13 @@ class PackedLayer:
 
     gate_order: tuple[int, ...]
     """Blocks of the plain weights in the order in which this cell wants them."""
+    gate_scales: tuple[float, ...]
+    """Factors of the blocks in that order: powers of two, so that nothing is rounded.
+
+    -1 turns a sigmoid and -2 a tanh into `_falling_logistic_`.
+    """
+    output_scale: float = 1.0
+    """Factor of the projection."""
 
     def __init__(self, layer: RecurrentLayer, bricks: _Bricks, consume: bool) -> None:
         self._dtype = bricks.dtype
@@ -316,7 +328,7 @@ class PackedLayer:
         self._recurrent = bricks.linear(self._reorder(layer.recurrent_weight))
         self._projection: FrozenLinear | None = None
         if layer.projection_weight is not None:
-            self._projection = bricks.linear(layer.projection_weight)
+            self._projection = bricks.linear(self.output_scale * layer.projection_weight)
         self._gates_dim = layer.input_weight.shape[0]
         _release(layer, consume)
 
@@ -326,7 +338,7 @@ class PackedLayer:
         tensors["input_weight"] = self._restore(self._input.weight())
         tensors["recurrent_weight"] = self._restore(self._recurrent.weight())
         if self._projection is not None:
-            tensors["projection_weight"] = self._projection.weight()
+            tensors["projection_weight"] = self._projection.weight() / self.output_scale
         return tensors
 
     def __call__(
@@ -380,7 +392,7 @@ class PackedLayer:
     def _project(self, cells: Tensor) -> Tensor:
         cells = cells.to(self._dtype)
         if self._projection is None:
-            return cells
+            return cells * self.output_scale
         projected = self._projection(cells)
         return (
             projected
@@ -393,44 +405,59 @@ class PackedLayer:
             memory.clamp_(-self._cell_clip, self._cell_clip)
 
     def _reorder(self, rows: Tensor) -> Tensor:
+        """Order and scale blocks of plain weights for this cell."""
         blocks = rows.chunk(len(self.gate_order))
-        return torch.cat([blocks[place] for place in self.gate_order])
+        places = zip(self.gate_order, self.gate_scales, strict=True)
+        return torch.cat([scale * blocks[place] for place, scale in places])
 
     def _restore(self, rows: Tensor) -> Tensor:
+        """Undo `_reorder`, bit for bit."""
         blocks = rows.chunk(len(self.gate_order))
-        return torch.cat([blocks[self.gate_order.index(n)] for n in range(len(self.gate_order))])
+        places = [self.gate_order.index(n) for n in range(len(self.gate_order))]
+        return torch.cat([blocks[place] / self.gate_scales[place] for place in places])
 
 
 class PackedLSTM(PackedLayer):
-    """`LSTMLayer` for inference; the three sigmoid gates lie side by side."""
+    """`LSTMLayer` for inference.
 
-    gate_order = (0, 1, 3, 2)  # i, f, g, o -> i, f, o, g
+    tanh(x) = 2 (s - 1/2) with s = 1 / (1 + exp(-2 x)): the factor 2 of the candidate is in the sum
+    below, that of the output in the projection.
+    """
+
+    gate_order = (0, 1, 2, 3)  # i, f, g, o
+    gate_scales = (-1, -1, -2, -1)
+    output_scale = 2
 
     def _step(self, inputs: Tensor, hidden: Tensor, memory: Tensor) -> Tensor:
-        dim = memory.shape[1]
-        gates = self._recurrent.plus(hidden, inputs).float()
-        i, f, o = gates[:, : 3 * dim].sigmoid_().chunk(3, dim=1)
-        g = gates[:, 3 * dim :].tanh_()
-        memory.mul_(f).addcmul_(i, g)
+        gates = _falling_logistic_(self._recurrent.plus(hidden, inputs).float())
+        i, f, g, o = gates.chunk(4, dim=1)
+        memory.mul_(f).addcmul_(i, g.sub_(0.5), value=2)
         self._clip_(memory)
-        return self._project(torch.tanh(memory).mul_(o))
+        return self._project(_falling_logistic_(memory * -2).sub_(0.5).mul_(o))
 
 
 class PackedGRU(PackedLayer):
-    """`GRULayer` for inference."""
+    """`GRULayer` for inference; for tanh see `PackedLSTM`."""
 
-    gate_order = (0, 1, 2)
+    gate_order = (0, 1, 2)  # r, z, n
+    gate_scales = (-1, -1, -2)
 
     def _step(self, inputs: Tensor, hidden: Tensor, memory: Tensor) -> Tensor:
         dim = memory.shape[1]
         recurrent = self._recurrent(hidden).float()
         inputs = inputs.float()
-        r, z = (inputs[:, : 2 * dim] + recurrent[:, : 2 * dim]).sigmoid_().chunk(2, dim=1)
-        candidate = recurrent[:, 2 * dim :].add_(self._small["candidate_bias"]).mul_(r)
-        candidate.add_(inputs[:, 2 * dim :]).tanh_()
+        gates = _falling_logistic_(inputs[:, : 2 * dim] + recurrent[:, : 2 * dim])
+        r, z = gates.chunk(2, dim=1)
+        candidate = recurrent[:, 2 * dim :].sub_(2 * self._small["candidate_bias"]).mul_(r)
+        candidate = _falling_logistic_(candidate.add_(inputs[:, 2 * dim :])).mul_(2).sub_(1)
         memory.copy_(torch.lerp(candidate, memory, z))
         self._clip_(memory)
         return self._project(memory)
+
+
+def _falling_logistic_(values: Tensor) -> Tensor:
+    """Put 1 / (1 + exp(x)) = sigmoid(-x) in the place of x."""
+    return values.exp_().add_(1).reciprocal_()
 
 
 def _pack_words(
@@ -439,7 +466,7 @@ def _pack_words(
     if isinstance(bilm.words, CharacterEncoder):
         return PackedCharacterEncoder(bilm.words, bilm.config, bricks, consume)
     assert isinstance(bilm.words, WordEncoder)
-    return PackedWordEncoder(bilm.words)
+    return PackedWordEncoder(bilm.words, consume)
 
 
 def _pack_layer(layer: nn.Module, bricks: _Bricks, consume: bool) -> PackedLayer:
@@ -452,11 +479,13 @@ def _pack_layer(layer: nn.Module, bricks: _Bricks, consume: bool) -> PackedLayer
 def _slices(batch_sizes: Sequence[int], max_rows: int) -> Iterator[list[int]]:
     """Cut time steps into runs of at most `max_rows` rows, but at least one step."""
     run: list[int] = []
+    rows = 0
     for size in batch_sizes:
-        if run and sum(run) + size > max_rows:
+        if run and rows + size > max_rows:
             yield run
-            run = []
+            run, rows = [], 0
         run.append(size)
+        rows += size
     if run:
         yield run
 

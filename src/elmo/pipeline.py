@@ -192,18 +192,14 @@ class Pipeline:
 
     def batch_tokens(self, asked: int | None) -> int:
         """Say how many words a batch may have."""
-        if asked is not None and asked < 1:
-            raise ConfigError(f"batch_tokens is {asked}, expected at least 1")
-        return asked or max(1024, 8 * self._max_rows(None))
+        return _positive("batch_tokens", asked) or max(1024, 8 * self._max_rows(None))
 
     def carry_rows(self, asked: int | None) -> int:
         """Say how many sentences a batch has when state is carried."""
-        return self._max_rows(asked or CARRY_ROWS)
+        return _positive("batch_size", asked) or CARRY_ROWS
 
     def _max_rows(self, asked: int | None) -> int:
-        if asked is not None and asked < 1:
-            raise ConfigError(f"batch_size is {asked}, expected at least 1")
-        return asked or max(16, _GATE_BYTES // (16 * self.config.dim))
+        return _positive("batch_size", asked) or max(16, _GATE_BYTES // (16 * self.config.dim))
 
 
 def windows(
@@ -227,6 +223,13 @@ def windows(
             window, tokens = [], 0
     if window:
         yield window
+
+
+def _positive(name: str, asked: int | None) -> int | None:
+    whole = isinstance(asked, int) and not isinstance(asked, bool)
+    if asked is not None and (not whole or asked < 1):
+        raise ConfigError(f"{name} is {asked!r}, expected a whole number of at least 1")
+    return asked
 
 
 def _bounded(sentence: Sequence[str]) -> Words:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal, Self, get_args
@@ -162,8 +163,15 @@ class Elmo(nn.Module):
             self._carried.keep(output.state)
         return output
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave the packed twin out of copies and files: it cannot be copied, only made anew."""
+        return {**self.__dict__, "_packed": None}
+
     def _frozen(self) -> PackedBiLM:
-        """Give the packed twin of the biLM, made anew whenever a weight has changed."""
+        """Give the packed twin of the biLM, made anew whenever a weight has changed.
+
+        PyTorch counts changes of parameters, but not those made through `.data`.
+        """
         versions = [(p.data_ptr(), p._version) for p in self.bilm.parameters()]
         if self._packed is None or self._packed[0] != versions:
             self._packed = versions, PackedBiLM(self.bilm)
@@ -181,7 +189,7 @@ def _flatten(ids: Tensor, config: ElmoConfig) -> tuple[tuple[int, ...], Tensor]:
             f"ids have {ids.shape[-1]} characters a word, the model reads {config.max_characters}"
         )
     lead = tuple(ids.shape[:-inner])
-    return lead, ids.reshape(-1, *ids.shape[-inner:])
+    return lead, ids.reshape(math.prod(lead), *ids.shape[-inner:])
 
 
 def _fixed_weights(

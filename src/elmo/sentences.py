@@ -29,14 +29,7 @@ def checked_sentences(sentences: Iterable[Iterable[str]]) -> Iterator[Words]:
                 "sentence write encode_tokens([words]); for raw texts write "
                 "encode(texts, output_value='token_embeddings')"
             )
-        words = list(_iterate(sentence, f"sentence {number}"))
-        for place, word in enumerate(words):
-            if not isinstance(word, str):
-                raise InputError(
-                    f"sentence {number}, word {place} is {_shown(word)} of type "
-                    f"{type(word).__name__}, expected a string"
-                )
-        yield words
+        yield _checked_words(sentence, f"sentence {number}")
 
 
 def tokenized_texts(texts: Iterable[Any], tokenizer: Tokenizer) -> Iterator[list[Words]]:
@@ -52,7 +45,18 @@ def tokenized_texts(texts: Iterable[Any], tokenizer: Tokenizer) -> Iterator[list
         elif isinstance(text, bytes):
             raise InputError(f"text {number} is bytes, expected a string: decode it first")
         else:
-            yield list(checked_sentences([_iterate(text, f"text {number}")]))
+            yield [_checked_words(text, f"text {number}")]
+
+
+def _checked_words(sentence: Any, what: str) -> Words:
+    words = list(_iterate(sentence, what))
+    for place, word in enumerate(words):
+        if not isinstance(word, str):
+            raise InputError(
+                f"{what}, word {place} is {_shown(word)} of type {type(word).__name__}, "
+                "expected a string"
+            )
+    return words
 
 
 def _iterate(value: Any, what: str) -> Iterable[Any]:

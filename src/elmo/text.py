@@ -8,6 +8,7 @@ import gzip
 import lzma
 import re
 import sys
+import zlib
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -159,7 +160,7 @@ class TextFile:
         try:
             for number, line in enumerate(iter(partial(self._lines.readline), b""), start=1):
                 yield self._decode(number, line).rstrip("\r\n")
-        except (EOFError, gzip.BadGzipFile, lzma.LZMAError) as error:
+        except (EOFError, OSError, zlib.error, lzma.LZMAError) as error:
             raise InputError(f"{self.name} is damaged or cut short: {error}") from None
 
     def _decode(self, number: int, line: bytes) -> str:

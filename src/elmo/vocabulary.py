@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
@@ -38,10 +39,12 @@ class Vocabulary:
             raise MissingFileError(f"no vocabulary file {path}")
         opener = gzip.open if path.suffix == ".gz" else open
         try:
-            with opener(path, "rt", encoding="utf-8", newline="\n") as lines:
+            with opener(path, "rt", encoding="utf-8-sig", newline="\n") as lines:
                 stripped = [line.strip() for line in lines]
         except UnicodeDecodeError as error:
             raise InputError(f"{path} is not valid UTF-8: {error}") from None
+        except (EOFError, OSError, zlib.error) as error:
+            raise InputError(f"{path} is damaged or cut short: {error}") from None
         return cls(word for word in stripped if word != _SKIPPED_LINE)
 
     def write(self, path: Path | str) -> None:

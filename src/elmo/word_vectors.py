@@ -17,7 +17,14 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from elmo.errors import InputError, MissingFileError, OutputExistsError, WeightsError
+from elmo.errors import (
+    ElmoError,
+    InputError,
+    MissingFileError,
+    OutputError,
+    OutputExistsError,
+    WeightsError,
+)
 from elmo.vocabulary import Vocabulary
 
 ComputeVectors = Callable[[Sequence[str]], Tensor]
@@ -126,7 +133,9 @@ class TokenFile:
                 self.fingerprint: str | None = file.attrs.get(FINGERPRINT)
                 if vocabulary is None:
                     vocabulary = _vocabulary_inside(self.path, file)
-        except OSError as error:
+        except ElmoError:
+            raise
+        except (OSError, RuntimeError, KeyError, TypeError, ValueError) as error:
             raise WeightsError(f"{path} is not a readable HDF5 file: {error}") from None
         if len(vocabulary) != len(self._rows):
             raise WeightsError(
@@ -195,6 +204,9 @@ def write_token_file(
         raise OutputExistsError(f"{path} exists; give --overwrite to replace it")
     if not words:
         raise InputError("the vocabulary is empty: nothing to compute")
+    for line, word in enumerate(words, start=1):
+        if "\0" in word or any("\ud800" <= character <= "\udfff" for character in word):
+            raise InputError(f"line {line}: {word!r} cannot be stored, it has no UTF-8 text form")
     temporary = path.with_name(f".{path.name}.partial")
     try:
         with h5py.File(temporary, "w") as file:
@@ -205,6 +217,8 @@ def write_token_file(
             file.create_dataset(WORDS, data=list(words), dtype=h5py.string_dtype())
             file.attrs[FINGERPRINT] = fingerprint
         temporary.replace(path)
+    except OSError as error:
+        raise OutputError(f"cannot write {path}: {error}") from error
     finally:
         temporary.unlink(missing_ok=True)
 
