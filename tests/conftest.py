@@ -1,5 +1,11 @@
 """Fixtures: tiny models that are built once, and the published fixtures where they are at hand."""
 
+import os
+
+# Products of this size gain nothing from a second thread, and lose much on a busy machine. Before
+# PyTorch is imported, so that it holds for the processes that tests start, too.
+os.environ["OMP_NUM_THREADS"] = "1"
+
 from pathlib import Path
 
 import pytest
@@ -15,7 +21,6 @@ settings.register_profile(
 )
 settings.load_profile("elmo")
 
-# Products of this size gain nothing from a second thread, and lose much on a busy machine.
 torch.set_num_threads(1)
 
 SHARED = Path(__file__).parents[1].parent / "shared"

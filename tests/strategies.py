@@ -1,11 +1,14 @@
 """What the laws of this package quantify over: model sizes, words, sentences, batches."""
 
 import copy
+import itertools
+from functools import cache
 
 import torch
 from hypothesis import strategies as st
 
 from elmo import BiLM, ElmoConfig
+from elmo.linear import packing_works
 from elmo.vocabulary import Vocabulary
 
 VOCABULARY = ("<S>", "</S>", "<UNK>", "the", "cat", "sat", "Öl", "河", ".")
@@ -118,3 +121,24 @@ def with_changed_weight(checkpoint, name, value):
     changed = copy.deepcopy(checkpoint)
     changed.tensors[name].view(-1)[0] = value
     return changed
+
+
+@cache
+def rows_are_exact():
+    """Tell whether this machine can give a row the same bits among any number of rows.
+
+    It asks oneDNN itself, not our code: weights laid out for many rows, products of two or more.
+    """
+    if not packing_works(torch.float32):
+        return False
+    generator = torch.Generator().manual_seed(0)
+    for out, inputs in itertools.product((16, 64, 128, 256, 512), (16, 64, 128, 512)):
+        weight = torch.randn(out, inputs, generator=generator)
+        packed = torch.ops.mkldnn._reorder_linear_weight(weight, 1024)
+        rows = torch.randn(100, inputs, generator=generator)
+        many = torch.ops.mkldnn._linear_pointwise(rows, packed, None, "none", [], "")
+        for few in (2, 3, 5, 8, 17, 64):
+            part = torch.ops.mkldnn._linear_pointwise(rows[:few], packed, None, "none", [], "")
+            if not torch.equal(part, many[:few]):
+                return False
+    return True

@@ -107,3 +107,8 @@ def test_ragged_positions_walk_row_by_row(lengths):
     row, column = ragged_positions(np.array(lengths, dtype=np.int64))
     naive = [(r, c) for r, length in enumerate(lengths) for c in range(length)]
     assert list(zip(row.tolist(), column.tolist(), strict=True)) == naive
+
+
+def test_a_row_has_room_for_its_marks():
+    with pytest.raises(InputError, match="max_characters is 2"):
+        CharacterMapper(2)

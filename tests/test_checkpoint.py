@@ -20,7 +20,14 @@ from elmo.checkpoint import (
     save_folder,
     save_published,
 )
-from elmo.errors import ConfigError, InputError, MissingFileError, WeightsError
+from elmo.errors import (
+    ConfigError,
+    InputError,
+    MissingFileError,
+    OutputError,
+    OutputExistsError,
+    WeightsError,
+)
 from elmo.models import open_model
 from elmo.tensors import tensor_table
 from elmo.vocabulary import Vocabulary
@@ -573,3 +580,82 @@ def test_a_checkpoint_builds_the_model_it_came_from(checkpoint, tiny_bilm):
     assert torch.equal(built.boundaries, tiny_bilm.boundaries)
     assert not built.training
     assert isinstance(built.to_checkpoint(), Checkpoint)
+
+
+def test_the_published_layout_is_not_hidden_behind_ours(tmp_path, tiny_elmo):
+    tiny_elmo.save_pretrained(tmp_path)
+    with pytest.raises(OutputExistsError, match="choose another folder"):
+        tiny_elmo.save_pretrained(tmp_path, format="hdf5")
+
+
+def test_saving_leaves_nothing_of_the_model_before(tmp_path, tiny_bilm, tiny_config):
+    old = tiny_bilm.to_checkpoint()
+    save_folder(replace(old, softmax={"bias": torch.zeros(3)}), tmp_path)
+    (tmp_path / "README.md").write_text((tmp_path / "README.md").read_text() + "Mine.\n")
+    new = seeded_bilm(tiny_config, seed=7).to_checkpoint()
+    save_folder(new, tmp_path)
+    assert not load_checkpoint(find_model(tmp_path)).softmax
+    card = (tmp_path / "README.md").read_text()
+    assert new.fingerprint() in card
+    assert old.fingerprint() not in card
+    assert card.endswith("Mine.\n")
+
+
+@pytest.mark.parametrize(
+    "warm",
+    [
+        (torch.zeros(1, 2, 3), torch.zeros(1, 2, 3)),
+        (torch.full((2, 2, 16), float("nan")), torch.zeros(2, 2, 64)),
+    ],
+    ids=["shape", "nan"],
+)
+def test_a_bad_warm_state_is_told(tmp_path, tiny_bilm, warm):
+    save_folder(replace(tiny_bilm.to_checkpoint(), warm_state=warm), tmp_path)
+    with pytest.raises(WeightsError, match=r"warm\.hidden"):
+        load_checkpoint(find_model(tmp_path))
+
+
+def test_damage_in_the_middle_of_an_hdf5_file_is_told(tmp_path):
+    described = ElmoConfig.preset("tiny").to_options()
+    write_files(tmp_path, described, random_tensors(described))
+    path = tmp_path / "weights.hdf5"
+    path.write_bytes(path.read_bytes().replace(b"TREE", b"tree"))
+    with pytest.raises(WeightsError, match="not a readable HDF5"):
+        load_checkpoint(find_model(tmp_path))
+
+
+def test_large_finite_weights_are_no_damage(tmp_path, tiny_bilm):
+    checkpoint = tiny_bilm.to_checkpoint()
+    huge = {name: torch.full_like(t, 3e38) for name, t in checkpoint.tensors.items()}
+    save_folder(replace(checkpoint, tensors=huge), tmp_path)
+    load_checkpoint(find_model(tmp_path))
+
+
+def test_a_file_in_the_place_of_the_folder_is_told(tmp_path, tiny_elmo):
+    (tmp_path / "file").touch()
+    with pytest.raises(OutputError, match="cannot make the folder"):
+        tiny_elmo.save_pretrained(tmp_path / "file")
+
+
+def test_the_options_that_are_missing_are_named(tmp_path):
+    (tmp_path / "model.hdf5").touch()
+    with pytest.raises(MissingFileError, match=r"not its options\.json"):
+        find_model(tmp_path)
+
+
+def test_the_weights_are_found_among_other_hdf5_files(tmp_path):
+    for name in ("lm_weights.hdf5", "lm_embeddings_0.hdf5", "options.json"):
+        (tmp_path / name).touch()
+    assert find_model(tmp_path).weights.name == "lm_weights.hdf5"
+
+
+def test_a_vocabulary_is_part_of_the_fingerprint_of_a_word_model(word_bilm):
+    checkpoint = word_bilm.to_checkpoint()
+    words = checkpoint.vocabulary.words
+    other = replace(checkpoint, vocabulary=Vocabulary([*words[:3], *reversed(words[3:])]))
+    assert other.fingerprint() != checkpoint.fingerprint()
+
+
+def test_a_vocabulary_must_fit_the_model(word_bilm):
+    with pytest.raises(ConfigError, match="the vocabulary has 1 words"):
+        BiLM(word_bilm.config, Vocabulary(["<S>"]))

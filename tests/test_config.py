@@ -224,3 +224,27 @@ def test_the_number_of_filters_is_their_sum(filters):
 def test_the_standard_filters_are_the_published_ones():
     assert [width for width, _ in STANDARD_FILTERS] == [1, 2, 3, 4, 5, 6, 7]
     assert [number for _, number in STANDARD_FILTERS] == [32, 32, 64, 128, 256, 512, 1024]
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("filters", None),
+        ("filters", 5),
+        ("mix_weights", None),
+        ("mix_weights", ["a"]),
+        ("mix_weights", [math.nan] * 3),
+        ("mix_gamma", "x"),
+        ("mix_gamma", math.inf),
+        ("skip_connections", "no"),
+        ("cell_clip", True),
+        ("proj_clip", -1),
+    ],
+)
+def test_values_of_another_kind_are_refused(field, value):
+    with pytest.raises(ConfigError, match=f"{field} is"):
+        ElmoConfig.from_dict({**ElmoConfig.preset("tiny").to_dict(), field: value})
+
+
+def test_models_that_read_words_do_not_differ_in_what_they_do_not_use():
+    assert ElmoConfig(n_words=9, char_dim=4, n_highway=7) == ElmoConfig(n_words=9, filters=())

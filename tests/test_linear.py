@@ -8,9 +8,14 @@ from hypothesis import strategies as st
 
 import elmo.linear
 from elmo.linear import PackedLinear, PlainLinear, frozen_linear, packing_works
+from strategies import rows_are_exact
 
 needs_packing = pytest.mark.skipif(
     not packing_works(torch.float32), reason="this PyTorch cannot pack weights on this CPU"
+)
+
+needs_exact_rows = pytest.mark.skipif(
+    not rows_are_exact(), reason="oneDNN itself rounds differently for few rows on this CPU"
 )
 
 
@@ -58,7 +63,7 @@ def test_the_weight_comes_back_bit_for_bit(kind, out, inputs):
     assert torch.equal(kind(weight, bias).weight(), weight)
 
 
-@needs_packing
+@needs_exact_rows
 @pytest.mark.parametrize(("out", "inputs"), [(64, 16), (16, 64), (256, 128), (512, 512)])
 @pytest.mark.parametrize("rows", [1, 2, 3, 5, 8, 17, 64, 100])
 def test_a_row_does_not_depend_on_the_number_of_rows(out, inputs, rows):
@@ -69,7 +74,7 @@ def test_a_row_does_not_depend_on_the_number_of_rows(out, inputs, rows):
     assert torch.equal(packed.plus(x[:rows], addend[:rows]), packed.plus(x, addend)[:rows])
 
 
-@needs_packing
+@needs_exact_rows
 @pytest.mark.parametrize("place", [0, 1, 13, 99])
 def test_a_row_does_not_depend_on_its_place(place):
     weight, bias, x = random_product(256, 128)

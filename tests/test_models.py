@@ -1,11 +1,13 @@
 """Names of models: folders, files, pairs, untrained ones and the Hub."""
 
+import fnmatch
+
 import huggingface_hub
 import numpy as np
 import pytest
 import torch
 
-from elmo import ELMo, Elmo, ElmoConfig, ElmoWarning, batch_to_ids
+from elmo import ELMo, Elmo, ElmoConfig, ElmoWarning, batch_to_ids, models
 from elmo.errors import ConfigError, MissingFileError
 from elmo.models import HubOptions, is_untrained, open_model
 
@@ -154,3 +156,18 @@ def test_the_task_module_loads_by_the_same_names(folders, tiny_bilm):
         assert torch.equal(module(ids)["elmo_representations"][0], expected)
     two = Elmo.from_pretrained(folders / "ours", 2, mix="top", hub=HubOptions())
     assert len(two.mixes) == 2
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "config.json",
+        "model.safetensors",
+        "softmax.safetensors",
+        "elmo_2x4096_512_2048cnn_2xhighway_options.json",
+        "elmo_2x4096_512_2048cnn_2xhighway_weights.hdf5",
+        "vocab.txt",
+    ],
+)
+def test_the_hub_is_asked_for_every_file_that_a_model_may_have(name):
+    assert any(fnmatch.fnmatch(name, pattern) for pattern in models._HUB_FILES)

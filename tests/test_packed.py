@@ -8,7 +8,7 @@ from hypothesis import given, settings
 
 import elmo.linear
 import elmo.packed
-from elmo import ElmoConfig, batch_to_ids
+from elmo import CharacterMapper, ElmoConfig, batch_to_ids
 from elmo.bilm import word_ids
 from elmo.errors import ConfigError, WeightsError
 from elmo.layers import LayerState
@@ -226,3 +226,27 @@ def test_an_unknown_precision_is_named(tiny_bilm):
 
 def test_float32_always_runs_natively():
     assert runs_natively("fp32")
+
+
+def test_a_packed_word_model_shares_no_memory_with_the_plain_one():
+    plain = seeded_bilm(word_config())
+    packed = PackedBiLM(plain)
+    ids = torch.tensor([[4, 5]])
+    before = packed.run(ids).layers.clone()
+    with torch.no_grad():
+        plain.words.embedding.weight.zero_()
+    assert torch.equal(packed.run(ids).layers, before)
+
+
+def test_consuming_frees_a_word_model_too():
+    plain = seeded_bilm(word_config())
+    PackedBiLM(plain, consume=True)
+    assert all(parameter.is_meta for parameter in plain.parameters())
+
+
+@torch.no_grad()
+def test_a_padding_character_inside_a_word_does_not_end_it(tiny_bilm):
+    ids = CharacterMapper(50, {"[GAP]": 260}).rows(["[GAP]", "a"])
+    torch.testing.assert_close(
+        PackedBiLM(tiny_bilm).encode_words(ids), tiny_bilm.encode_words(ids), rtol=0, atol=1e-5
+    )

@@ -1,6 +1,7 @@
 """`Elmo` inside a task model: what learns, what is mixed, what is carried."""
 
 import copy
+import pickle
 
 import numpy as np
 import pytest
@@ -407,3 +408,22 @@ def test_the_shared_model_is_not_copied(bilm):
     first, second = Elmo(bilm), Elmo(bilm)
     assert first.bilm is second.bilm
     assert ElmoConfig.preset("tiny") == first.bilm.config
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda m: pickle.loads(pickle.dumps(m))])
+def test_a_module_in_use_can_be_copied(bilm, ids, copied):
+    module = Elmo(bilm, dropout=0.0)
+    expected = represent(module, ids)
+    assert torch.equal(represent(copied(module), ids), expected)
+
+
+def test_a_batch_of_empty_sentences_has_no_vectors(bilm):
+    output = Elmo(bilm, dropout=0.0)(batch_to_ids([[], []]))
+    assert output["elmo_representations"][0].shape == (2, 0, 32)
+    assert output["mask"].shape == (2, 0)
+
+
+def test_a_batch_without_sentences_has_no_vectors(bilm):
+    nothing = torch.zeros(0, 3, 50, dtype=torch.int64)
+    assert bilm.run(nothing).layers.shape == (3, 0, 3, 32)
+    assert Elmo(bilm, dropout=0.0)(nothing)["elmo_representations"][0].shape == (0, 3, 32)

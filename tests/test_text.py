@@ -194,3 +194,13 @@ def test_a_blank_line_is_an_empty_sentence(tmp_path):
     path.write_text("a b\n\n c\n")
     with TextFile(path) as file:
         assert list(read_sentences(file, WhitespaceTokenizer())) == [["a", "b"], [], ["c"]]
+
+
+def test_damage_inside_a_compressed_file_is_told(tmp_path):
+    data = bytearray(gzip.compress(b"hello world\n" * 200))
+    data[10] ^= 0xFF
+    (tmp_path / "text.gz").write_bytes(data)
+    (tmp_path / "text.bz2").write_text("not compressed\n")
+    for name in ("text.gz", "text.bz2"):
+        with pytest.raises(InputError, match=f"{name} is damaged"):
+            list(TextFile(tmp_path / name))

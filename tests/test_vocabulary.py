@@ -89,3 +89,14 @@ def test_words_are_looked_up_one_above_their_place_and_unknown_ones_as_unknown()
 def test_a_batch_of_words_is_padded_with_zeros():
     ids = WordMapper(Vocabulary(VOCABULARY)).batch([["the", "cat"], [], ["the"]])
     assert torch.equal(ids, torch.tensor([[4, 5], [0, 0], [4, 0]]))
+
+
+def test_a_damaged_vocabulary_is_told(tmp_path):
+    (tmp_path / "vocab.txt.gz").write_bytes(gzip.compress(b"<S>\n" * 100)[:-10])
+    with pytest.raises(InputError, match="damaged or cut short"):
+        Vocabulary.read(tmp_path / "vocab.txt.gz")
+
+
+def test_a_byte_order_mark_is_not_part_of_the_first_word(tmp_path):
+    (tmp_path / "vocab.txt").write_bytes(b"\xef\xbb\xbf<S>\n")
+    assert Vocabulary.read(tmp_path / "vocab.txt").words == ("<S>",)

@@ -10,7 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from elmo import ELMo, ElmoError, TokenFile
-from elmo.errors import InputError, MissingFileError, OutputExistsError, WeightsError
+from elmo.errors import (
+    InputError,
+    MissingFileError,
+    OutputError,
+    OutputExistsError,
+    WeightsError,
+)
 from elmo.vocabulary import Vocabulary
 from elmo.word_vectors import WordVectors, write_token_file
 from strategies import seeded_bilm
@@ -267,3 +273,24 @@ def test_no_words_are_refused(tmp_path):
     with pytest.raises(InputError, match="vocabulary is empty"):
         write_token_file(tmp_path / "tokens.h5", [], Counter(), "f")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_classic_file_without_its_vocabulary_says_what_is_missing(tmp_path, tiny_elmo):
+    with h5py.File(tmp_path / "tokens.h5", "w") as file:
+        file.create_dataset("embedding", data=tiny_elmo.word_vectors(["a"]))
+    with pytest.raises(MissingFileError, match=r"tokens\.h5 does not say which words"):
+        TokenFile(tmp_path / "tokens.h5")
+
+
+@pytest.mark.parametrize("word", ["a\0b", "\ud800"])
+def test_words_that_hdf5_cannot_hold_are_told_before_any_work(tmp_path, word):
+    def compute(words):
+        raise AssertionError("nothing should be computed")
+
+    with pytest.raises(InputError, match="line 2"):
+        write_token_file(tmp_path / "out.h5", ["a", word], compute, "")
+
+
+def test_a_folder_that_is_not_there_is_told(tmp_path, tiny_elmo):
+    with pytest.raises(OutputError, match="cannot write"):
+        write_token_file(tmp_path / "no" / "out.h5", ["a"], tiny_elmo.compute_word_vectors, "")
