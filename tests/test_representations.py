@@ -8,7 +8,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 
-from elmo import Elmo, ElmoConfig, batch_to_ids
+from elmo import ELMo, Elmo, ElmoConfig, batch_to_ids
 from elmo.bilm import word_ids
 from elmo.errors import ConfigError, InputError
 from strategies import batches, seeded_bilm
@@ -427,3 +427,26 @@ def test_a_batch_without_sentences_has_no_vectors(bilm):
     nothing = torch.zeros(0, 3, 50, dtype=torch.int64)
     assert bilm.run(nothing).layers.shape == (3, 0, 3, 32)
     assert Elmo(bilm, dropout=0.0)(nothing)["elmo_representations"][0].shape == (0, 3, 32)
+
+
+def test_a_trained_module_is_saved_with_its_mix(tmp_path, bilm, ids):
+    """What was learned in a task is there again behind the other door."""
+    module = Elmo(copy.deepcopy(bilm), 2, requires_grad=True, dropout=0.0)
+    optimizer = torch.optim.SGD(module.parameters(), lr=0.05)
+    for _ in range(2):
+        optimizer.zero_grad()
+        first, second = module(ids)["elmo_representations"]
+        (first.square().sum() - second[..., 0].sum()).backward()
+        optimizer.step()
+    module.eval()
+    second = module(ids)["elmo_representations"][1]
+    module.save_pretrained(tmp_path / "ours", representation=1)
+    elmo = ELMo.from_pretrained(tmp_path / "ours")
+    vectors = elmo.encode_tokens([["A", "cat", "sat", "."]], layers="mix")[0]
+    expected = module(batch_to_ids([["A", "cat", "sat", "."]]))["elmo_representations"][1][0]
+    np.testing.assert_allclose(vectors, expected.detach(), rtol=0, atol=1e-5)
+    assert elmo.config.mix_gamma != 1.0
+    assert second.shape[0] == len(ids)
+    module.save_pretrained(tmp_path / "published", format="hdf5")
+    published = ELMo.from_pretrained(tmp_path / "published")
+    assert published.fingerprint == elmo.fingerprint

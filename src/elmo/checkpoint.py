@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import h5py
 import numpy as np
@@ -367,6 +367,19 @@ def _some(names: list[str]) -> str:
 
 
 # --- writing ------------------------------------------------------------------------------------
+
+
+def save_checkpoint(checkpoint: Checkpoint, folder: Path | str, format: ModelFormat) -> None:
+    """Write a model in either layout.
+
+    Args:
+        checkpoint: The model.
+        folder: Where to.
+        format: `elmo` for ours, `hdf5` for the published one.
+    """
+    if format not in get_args(ModelFormat):
+        raise ConfigError(f"format is {format!r}, expected one of {get_args(ModelFormat)}")
+    (save_folder if format == "elmo" else save_published)(checkpoint, folder)
 
 
 def save_folder(checkpoint: Checkpoint, folder: Path | str) -> None:

@@ -173,7 +173,7 @@ def convert(
     overwrite
         Replace a model that is in DST already.
     """
-    from elmo.checkpoint import save_folder, save_published
+    from elmo.checkpoint import save_checkpoint
     from elmo.models import open_model
 
     if weights is not None and target is None and source is not None:
@@ -185,12 +185,9 @@ def convert(
     _refuse_to_replace(target, overwrite)
     if warm_up is not None:
         checkpoint = _warmed(checkpoint, warm_up)
-    if layout == "elmo":
-        save_folder(checkpoint, target)
-    else:
-        save_published(checkpoint, target)
-        if checkpoint.warm_state is not None:
-            _say("note: the layout hdf5 has no place for a warm state; it was left out")
+    save_checkpoint(checkpoint, target, layout)
+    if layout == "hdf5" and checkpoint.warm_state is not None:
+        _say("note: the layout hdf5 has no place for a warm state; it was left out")
     _say(f"{target}: layout {layout}, sha256 {checkpoint.fingerprint()}")
     return DONE
 

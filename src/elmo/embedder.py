@@ -19,7 +19,7 @@ from torch import Tensor
 from tqdm.auto import tqdm
 
 from elmo.bilm import BiLM, State, word_ids
-from elmo.checkpoint import Checkpoint, save_folder, save_published
+from elmo.checkpoint import Checkpoint, save_checkpoint
 from elmo.config import ElmoConfig
 from elmo.errors import ConfigError, ElmoWarning, InputError
 from elmo.models import HubOptions, open_model
@@ -181,10 +181,7 @@ class ELMo:
             format: `elmo` for `config.json` + `model.safetensors` + model card; `hdf5` for the
                 `options.json` + `weights.hdf5` of bilm-tf and AllenNLP (no place for a warm state).
         """
-        if format not in get_args(ModelFormat):
-            raise ConfigError(f"format is {format!r}, expected one of {get_args(ModelFormat)}")
-        save = save_folder if format == "elmo" else save_published
-        save(self.to_checkpoint(), folder)
+        save_checkpoint(self.to_checkpoint(), folder, format)
 
     def push_to_hub(self, repo_id: str, *, token: str | None = None, private: bool = False) -> str:
         """Upload the model to the Hugging Face Hub; returns the address of the commit."""

@@ -32,9 +32,6 @@ class FrozenLinear(Protocol):
     def __call__(self, inputs: Tensor) -> Tensor:
         """Multiply `inputs` of shape `(rows, in)`; returns `(rows, out)`."""
 
-    def plus(self, inputs: Tensor, addend: Tensor) -> Tensor:
-        """Multiply and add `addend` of shape `(rows, out)` instead of the bias."""
-
     def weight(self) -> Tensor:
         """Give the weight back as it was, shape `(out, in)`."""
 
@@ -67,10 +64,6 @@ class PlainLinear:
         """Multiply; see `FrozenLinear`."""
         return F.linear(inputs, self._weight, self._bias)
 
-    def plus(self, inputs: Tensor, addend: Tensor) -> Tensor:
-        """Multiply and add; see `FrozenLinear.plus`."""
-        return F.linear(inputs, self._weight).add_(addend)
-
     def weight(self) -> Tensor:
         """Give the weight, shape `(out, in)`."""
         return self._weight
@@ -92,7 +85,6 @@ class PackedLinear:
         self._bias = bias
         # Looked up once: going through torch.ops costs microseconds at every call.
         self._product = torch.ops.mkldnn._linear_pointwise.default
-        self._product_plus = torch.ops.mkldnn._linear_pointwise.binary
 
     def __call__(self, inputs: Tensor) -> Tensor:
         """Multiply; see `FrozenLinear`."""
@@ -100,17 +92,8 @@ class PackedLinear:
         if rows == 0:
             return inputs.new_empty(0, self._out)
         if rows < _LEAST_ROWS:
-            return self(inputs.repeat(_LEAST_ROWS, 1))[:rows]
+            return self(torch.cat([inputs] * _LEAST_ROWS))[:rows]  # quicker than repeat
         product: Tensor = self._product(inputs, self._packed, self._bias, "none", [], "")
-        return product
-
-    def plus(self, inputs: Tensor, addend: Tensor) -> Tensor:
-        """Multiply and add; see `FrozenLinear.plus`."""
-        rows = inputs.shape[0]
-        if rows < _LEAST_ROWS:
-            repeated = inputs.repeat(_LEAST_ROWS, 1), addend.repeat(_LEAST_ROWS, 1)
-            return self.plus(*repeated)[:rows]
-        product: Tensor = self._product_plus(inputs, addend, self._packed, None, "add")
         return product
 
     def weight(self) -> Tensor:

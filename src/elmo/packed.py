@@ -429,7 +429,7 @@ class PackedLSTM(PackedLayer):
     output_scale = 2
 
     def _step(self, inputs: Tensor, hidden: Tensor, memory: Tensor) -> Tensor:
-        gates = _falling_logistic_(self._recurrent.plus(hidden, inputs).float())
+        gates = _falling_logistic_(self._recurrent(hidden).add_(inputs).float())
         i, f, g, o = gates.chunk(4, dim=1)
         memory.mul_(f).addcmul_(i, g.sub_(0.5), value=2)
         self._clip_(memory)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,11 +12,13 @@ import torch
 from torch import Tensor, nn
 
 from elmo.bilm import BiLM, BiLMBase, BiLMOutput, CarriedState
+from elmo.checkpoint import save_checkpoint
 from elmo.config import ElmoConfig
 from elmo.errors import ConfigError
 from elmo.layers import ScalarMix
 from elmo.models import HubOptions, open_model
 from elmo.packed import PackedBiLM
+from elmo.settings import ModelFormat
 
 Mix = Literal["learned", "top", "average"] | int
 ModuleState = Literal["zero", "carry"]
@@ -110,6 +113,28 @@ class Elmo(nn.Module):
         """
         bilm = BiLM.from_checkpoint(open_model(name_or_path, options, weights, hub))
         return cls(bilm, num_output_representations, **settings)
+
+    def save_pretrained(
+        self, folder: str | Path, format: ModelFormat = "elmo", representation: int = 0
+    ) -> None:
+        """Save the biLM, fine-tuned or not, together with one of the mixes.
+
+        `ELMo.from_pretrained(folder).encode_tokens(..., layers="mix")` then gives that mix.
+
+        Args:
+            folder: Where to.
+            format: `elmo` for our layout; `hdf5` for `options.json` + `weights.hdf5`, which has no
+                place for the mix.
+            representation: Which mix.
+        """
+        mix = self.mixes[representation]
+        assert isinstance(mix, ScalarMix)
+        config = self.bilm.config.replace(
+            mix_weights=tuple(float(weight) for weight in mix.scalar_parameters),
+            mix_gamma=float(mix.gamma),
+        )
+        checkpoint = dataclasses.replace(self.bilm.to_checkpoint(), config=config)
+        save_checkpoint(checkpoint, folder, format)
 
     def get_output_dim(self) -> int:
         """Give the width of a representation."""
