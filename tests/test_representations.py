@@ -432,7 +432,7 @@ def test_a_batch_without_sentences_has_no_vectors(bilm):
 def test_a_trained_module_is_saved_with_its_mix(tmp_path, bilm, ids):
     """What was learned in a task is there again behind the other door."""
     module = Elmo(copy.deepcopy(bilm), 2, requires_grad=True, dropout=0.0)
-    optimizer = torch.optim.SGD(module.parameters(), lr=0.05)
+    optimizer = torch.optim.SGD(module.parameters(), lr=1e-3)
     for _ in range(2):
         optimizer.zero_grad()
         first, second = module(ids)["elmo_representations"]

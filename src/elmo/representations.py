@@ -130,8 +130,8 @@ class Elmo(nn.Module):
         mix = self.mixes[representation]
         assert isinstance(mix, ScalarMix)
         config = self.bilm.config.replace(
-            mix_weights=tuple(float(weight) for weight in mix.scalar_parameters),
-            mix_gamma=float(mix.gamma),
+            mix_weights=tuple(weight.item() for weight in mix.scalar_parameters),
+            mix_gamma=mix.gamma.item(),
         )
         checkpoint = dataclasses.replace(self.bilm.to_checkpoint(), config=config)
         save_checkpoint(checkpoint, folder, format)
