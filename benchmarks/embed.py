@@ -51,6 +51,8 @@ GIVEN, SORTED = (
 LATENCY_WORDS = 20
 LATENCY_ROUNDS = 4
 """Rounds of the latency measurement for each round of the others: it is over in no time."""
+LINEARITY_ROUNDS = 3
+"""At most so many rounds of the linearity measurement: it is long, and nothing is compared."""
 TOLERANCE = 1e-3
 """Beyond this, fp32 results differ and it makes no sense to compare speeds."""
 
@@ -238,7 +240,7 @@ def measure_linearity(size: Preset, amounts: Amounts) -> list[LinearityRow]:
         for name, text in texts.items()
     ]
     contenders[0].run()
-    seconds = interleave(contenders, amounts.repeats)
+    seconds = interleave(contenders, min(LINEARITY_ROUNDS, amounts.repeats))
     return [_linearity_row(name, count_words(texts[name]), own) for name, own in seconds.items()]
 
 
