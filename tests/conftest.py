@@ -5,6 +5,8 @@ import os
 # Products of this size gain nothing from a second thread, and lose much on a busy machine. Before
 # PyTorch is imported, so that it holds for the processes that tests start, too.
 os.environ["OMP_NUM_THREADS"] = "1"
+# Models choose a GPU where there is one; these tests are about the CPU.
+os.environ["CUDA_VISIBLE_DEVICES"] = ""
 
 from pathlib import Path
 

@@ -1,242 +1,26 @@
 """The command `elmo`: a thin door to the library.
 
-Commands are functions, their arguments become flags and their docstrings help texts. PyTorch is
-imported inside the commands, so that `elmo --help` answers at once. Data goes to files and standard
-output, everything meant for people to standard error. Exit codes: 0 done, 1 stopped half-way
-(interrupted, disk full, a bug), 2 something the user gave cannot be used.
+Commands are functions, their arguments become flags and their docstrings help texts; they are in
+`elmo.commands`. PyTorch is imported inside them, so that `elmo --help` answers at once. Data goes
+to files and standard output, everything meant for people to standard error. Exit codes: 0 done, 1
+stopped half-way (interrupted, disk full, a bug), 2 something the user gave cannot be used.
 """
 
 from __future__ import annotations
 
-import json
 import sys
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Any
 
-from cyclopts import App, CycloptsError, Parameter
+from cyclopts import CycloptsError
 
-from elmo import __version__
+from elmo.commands import models
+from elmo.commands.base import DONE, REFUSED, STOPPED, app, say
 from elmo.errors import ElmoError, ElmoWarning, OutputError, OutputExistsError
-from elmo.settings import EmbedSettings, ModelChoice, ModelFormat
 
-if TYPE_CHECKING:
-    from elmo.embedder import ELMo
-
-DONE, STOPPED, REFUSED = 0, 1, 2
-
-app = App(
-    name="elmo",
-    default_parameter=Parameter(negative=()),
-    help_format="plaintext",  # the default imports a Markdown parser, a third of the start-up
-    help="Deep contextualized word vectors from any published ELMo: exact, deterministic, fast.",
-    version=__version__,
-)
-
-Flags = Parameter(name="*")
-"""The fields of a dataclass as flags of their own."""
-_MODEL = ModelChoice()
-_EMBED = EmbedSettings()
-
-
-@app.command
-def embed(
-    source: Annotated[str, Parameter(name="INPUT", allow_leading_hyphen=True)],  # "-" is stdin
-    output: Annotated[Path, Parameter(name="OUTPUT")],
-    /,
-    *,
-    choice: Annotated[ModelChoice, Flags] = _MODEL,
-    settings: Annotated[EmbedSettings, Flags] = _EMBED,
-    quiet: bool = False,
-) -> int:
-    """Embed the sentences of a text file into a file of vectors.
-
-    Parameters
-    ----------
-    source
-        Text, one sentence a line (or raw text, see --tokenizer); may be .gz, .xz or .bz2; - for
-        standard input. A blank line is an empty sentence.
-    output
-        File to write.
-    choice
-        Which model.
-    settings
-        How.
-    quiet
-        No progress, no report.
-    """
-    from elmo.bulk import check_paths, embed_file
-
-    check_paths(source, output, settings)  # before the model is loaded, which takes a while
-    model = _load(choice, settings)
-    try:
-        report = embed_file(model, source, output, settings, show_progress=not quiet)
-    except KeyboardInterrupt:
-        _say(f"interrupted; what is in {output} is safe: run the same with --resume to go on")
-        return STOPPED
-    if quiet:
-        return DONE
-    if report is None:
-        _say(f"{output} is complete: nothing to do")
-        return DONE
-    resumed = f" ({report.n_resumed:,} were there before)" if report.n_resumed else ""
-    _say(
-        f"{output}: {report.n_sentences:,} sentences{resumed}, {report.n_words:,} words in "
-        f"{report.seconds:.1f} s, {report.words_per_second:,.0f} words/s"
-    )
-    if report.n_cut_words:
-        _say(f"{report.n_cut_words:,} words were longer than the model reads and were cut")
-    return DONE
-
-
-@app.command
-def info(
-    model: Annotated[str | None, Parameter(name="MODEL")] = None,
-    /,
-    *,
-    options: Path | None = None,
-    weights: Path | None = None,
-    as_json: Annotated[bool, Parameter(name="--json")] = False,
-) -> int:
-    """Tell what a model is: sizes, parameters, fingerprint.
-
-    Parameters
-    ----------
-    model
-        Folder, weights file, or repository of the Hugging Face Hub; else the default model.
-    options
-        Instead of a model: an options.json, together with --weights.
-    weights
-        Instead of a model: a weights.hdf5, together with --options.
-    as_json
-        As JSON, for programs.
-    """
-    from elmo.models import DEFAULT_MODEL, is_untrained, open_model
-
-    checkpoint = open_model(model, options, weights)
-    config = checkpoint.config
-    facts: dict[str, Any] = {
-        "model": str(model or weights or DEFAULT_MODEL),
-        "trained": weights is not None or not is_untrained(model),
-        "parameters": sum(tensor.numel() for tensor in checkpoint.tensors.values()),
-        "layers_of_vectors": config.n_layers + 1,
-        "values_in_a_vector": config.output_dim,
-        "warm_state": checkpoint.warm_state is not None,
-        "softmax": bool(checkpoint.softmax),
-        "sha256": checkpoint.fingerprint(),
-        "config": config.to_dict(),
-    }
-    if as_json:
-        _print(json.dumps(facts, indent=2))
-        return DONE
-    shown = {key: value for key, value in facts.items() if key != "config"} | facts["config"]
-    del shown["model_type"]
-    width = max(map(len, shown))
-    for key, value in shown.items():
-        _print(f"{key:<{width}}  {f'{value:,}' if key == 'parameters' else value}")
-    return DONE
-
-
-@app.command
-def convert(
-    source: Annotated[str | None, Parameter(name="SRC")] = None,
-    target: Annotated[Path | None, Parameter(name="DST")] = None,
-    /,
-    *,
-    to: ModelFormat | None = None,
-    options: Path | None = None,
-    weights: Path | None = None,
-    warm_up: Path | None = None,
-    overwrite: bool = False,
-) -> int:
-    """Convert a model to another layout, bit for bit.
-
-    Parameters
-    ----------
-    source
-        Folder, weights file, or repository of the Hugging Face Hub. With --options and --weights
-        there is only DST.
-    target
-        Folder to write.
-    to
-        elmo: config.json + model.safetensors; hdf5: options.json + weights.hdf5. By default the
-        one that SRC is not.
-    options
-        Instead of SRC: an options.json, together with --weights.
-    weights
-        Instead of SRC: a weights.hdf5, together with --options.
-    warm_up
-        Tokenised text, one sentence a line, to burn in the state of --state warm; it is saved in
-        the folder (layout elmo only).
-    overwrite
-        Replace a model that is in DST already.
-    """
-    from elmo.checkpoint import save_checkpoint
-    from elmo.models import open_model
-
-    if weights is not None and target is None and source is not None:
-        target, source = Path(source), None  # the pair stands for SRC
-    if target is None:
-        raise ElmoError("elmo convert needs SRC and DST; see elmo convert --help")
-    checkpoint = open_model(source, options, weights)
-    layout = to or ("hdf5" if checkpoint.layout == "elmo" else "elmo")
-    _refuse_to_replace(target, overwrite)
-    if warm_up is not None:
-        checkpoint = _warmed(checkpoint, warm_up)
-    save_checkpoint(checkpoint, target, layout)
-    if layout == "hdf5" and checkpoint.warm_state is not None:
-        _say("note: the layout hdf5 has no place for a warm state; it was left out")
-    _say(f"{target}: layout {layout}, sha256 {checkpoint.fingerprint()}")
-    return DONE
-
-
-@app.command
-def cache(
-    vocabulary: Annotated[Path, Parameter(name="VOCABULARY")],
-    output: Annotated[Path, Parameter(name="OUTPUT")],
-    /,
-    *,
-    choice: Annotated[ModelChoice, Flags] = _MODEL,
-    overwrite: bool = False,
-    quiet: bool = False,
-) -> int:
-    """Compute the context-free vectors of a list of words once, for elmo embed --token-file.
-
-    The file is bilm-tf's token-embedding HDF5: a dataset 'embedding', row r for line r.
-
-    Parameters
-    ----------
-    vocabulary
-        Words, one a line.
-    output
-        HDF5 file to write.
-    choice
-        Which model.
-    overwrite
-        Replace a file that exists.
-    quiet
-        No progress, no report.
-    """
-    from tqdm import tqdm
-
-    from elmo.vocabulary import Vocabulary
-    from elmo.word_vectors import write_token_file
-
-    words = Vocabulary.read(vocabulary).words
-    model = _load(choice)
-    write_token_file(
-        output,
-        words,
-        model.compute_word_vectors,
-        model.fingerprint,
-        overwrite=overwrite,
-        progress=lambda starts: tqdm(starts, disable=quiet, unit="k words"),
-    )
-    if not quiet:
-        _say(f"{output}: {len(words):,} words of {model.config.projection_dim} values")
-    return DONE
+__all__ = ["app", "main", "models"]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -247,64 +31,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 arguments, exit_on_error=False, print_error=False, result_action="return_value"
             )
     except CycloptsError as error:
-        _say(f"error: {error}\nSee elmo --help.")
+        say(f"error: {error}\nSee elmo --help.")
         return REFUSED
     except OutputExistsError as error:
-        _say(f"error: {error}")
+        say(f"error: {error}")
         return REFUSED
     except OutputError as error:
-        _say(f"error: {error}")
+        say(f"error: {error}")
         return STOPPED
     except ElmoError as error:
-        _say(f"error: {error}")
+        say(f"error: {error}")
         return REFUSED
     except KeyboardInterrupt:
-        _say("interrupted")
+        say("interrupted")
         return STOPPED
     except BrokenPipeError:  # the reader of our output has seen enough, as in `elmo info | head`
         sys.stderr.close()
         return STOPPED
     return code if isinstance(code, int) else DONE
-
-
-def _load(choice: ModelChoice, settings: EmbedSettings | None = None) -> ELMo:
-    """Load the model that was chosen."""
-    from elmo.embedder import ELMo
-    from elmo.vocabulary import Vocabulary
-    from elmo.word_vectors import TokenFile
-
-    token_file = None
-    if settings is not None and settings.token_file is not None:
-        words = settings.token_vocabulary
-        token_file = TokenFile(settings.token_file, Vocabulary.read(words) if words else None)
-    return ELMo.from_pretrained(
-        choice.model,
-        options=choice.options,
-        weights=choice.weights,
-        precision=choice.precision,
-        device=choice.device,
-        token_file=token_file,
-    )
-
-
-def _warmed(checkpoint: Any, text: Path) -> Any:
-    """Give the same weights with a state burned in on a text."""
-    from elmo.embedder import ELMo
-    from elmo.text import TextFile, WhitespaceTokenizer, read_sentences
-
-    model = ELMo(checkpoint, device="cpu")
-    with TextFile(text) as file:
-        model.warm_up(read_sentences(file, WhitespaceTokenizer()))
-    return model.to_checkpoint()
-
-
-def _refuse_to_replace(folder: Path, overwrite: bool) -> None:
-    names = ("config.json", "model.safetensors", "options.json", "weights.hdf5")
-    there = [name for name in names if (folder / name).exists()]
-    if there and not overwrite:
-        raise OutputExistsError(
-            f"{folder} holds {there[0]} already; give --overwrite to replace it"
-        )
 
 
 @contextmanager
@@ -316,20 +60,12 @@ def _warnings_for_people() -> Iterator[None]:
 
         def show(message: Warning | str, category: type[Warning], *rest: Any, **more: Any) -> None:
             if issubclass(category, ElmoWarning):
-                _say(f"note: {message}")
+                say(f"note: {message}")
             else:
                 plain(message, category, *rest, **more)
 
         warnings.showwarning = show  # put back by catch_warnings
         yield
-
-
-def _say(text: str) -> None:
-    sys.stderr.write(f"{text}\n")
-
-
-def _print(text: str) -> None:
-    sys.stdout.write(f"{text}\n")
 
 
 if __name__ == "__main__":

@@ -1,0 +1,1 @@
+"""The commands of `elmo`, one file for each group of them."""

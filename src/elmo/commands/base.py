@@ -1,0 +1,58 @@
+"""What all commands share: the application object, exit codes, and how they speak to people."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+from cyclopts import App, Parameter
+
+from elmo import __version__
+from elmo.settings import EmbedSettings, ModelChoice
+
+if TYPE_CHECKING:
+    from elmo.embedder import ELMo
+
+DONE, STOPPED, REFUSED = 0, 1, 2
+"""Exit codes: done; stopped half-way (interrupted, disk full, a bug); cannot use what was given."""
+
+app = App(
+    name="elmo",
+    default_parameter=Parameter(negative=()),
+    help_format="plaintext",  # the default imports a Markdown parser, a third of the start-up
+    help="Deep contextualized word vectors from any published ELMo: exact, deterministic, fast.",
+    version=__version__,
+)
+
+Flags = Parameter(name="*")
+"""The fields of a dataclass as flags of their own."""
+
+
+def say(text: str) -> None:
+    """Write a line for people, to standard error."""
+    sys.stderr.write(f"{text}\n")
+
+
+def show(text: str) -> None:
+    """Write a line of data, to standard output."""
+    sys.stdout.write(f"{text}\n")
+
+
+def load_model(choice: ModelChoice, settings: EmbedSettings | None = None) -> ELMo:
+    """Load the model that was chosen."""
+    from elmo.embedder import ELMo
+    from elmo.vocabulary import Vocabulary
+    from elmo.word_vectors import TokenFile
+
+    token_file = None
+    if settings is not None and settings.token_file is not None:
+        words = settings.token_vocabulary
+        token_file = TokenFile(settings.token_file, Vocabulary.read(words) if words else None)
+    return ELMo.from_pretrained(
+        choice.model,
+        options=choice.options,
+        weights=choice.weights,
+        precision=choice.precision,
+        device=choice.device,
+        token_file=token_file,
+    )

@@ -1,0 +1,1 @@
+"""Pretraining: raw text -> shards -> streams -> a trained biLM."""
