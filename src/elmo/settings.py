@@ -24,6 +24,8 @@ OutputDtype = Literal["float32", "float16"]
 """In which numbers vectors are written."""
 ModelFormat = Literal["elmo", "hdf5"]
 """Our folder (config.json + model.safetensors), or the published pair (options.json + HDF5)."""
+SoftmaxKind = Literal["full", "sampled", "adaptive"]
+"""How the probabilities of words are trained: exactly, against drawn words, or in clusters."""
 
 
 @dataclass(frozen=True, kw_only=True)
