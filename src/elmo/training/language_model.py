@@ -1,0 +1,172 @@
+"""The biLM as a language model: the objective that is trained, and the one that is measured."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from elmo.bilm import BiLM, State, zero_state
+from elmo.layers import LayerState, RecurrentLayer
+from elmo.output_layers import OutputLayer
+from elmo.training.recurrence import run_layer
+from elmo.training.streams import Batch
+
+
+class LanguageModel(nn.Module):
+    """A biLM with an output layer that both directions share.
+
+    The objective is the sum of the log-likelihoods of both directions (Peters et al. 2018, section
+    3.1): word vectors and output layer are shared, the recurrent layers are not.
+
+    Args:
+        bilm: The biLM.
+        output: The output layer.
+        dropout: Share of values that are dropped from each layer's input and from the top output.
+    """
+
+    def __init__(self, bilm: BiLM, output: OutputLayer, dropout: float = 0.0) -> None:
+        super().__init__()
+        self.bilm = bilm
+        self.output = output
+        self.dropout = dropout
+
+    def start(self, rows: int, device: torch.device) -> State:
+        """Give the state before anything was read."""
+        return zero_state(self.bilm.config, rows, torch.empty(0, device=device))
+
+    def forward(
+        self,
+        types: Tensor,
+        inputs: Tensor,
+        targets: Tensor,
+        restarts: Tensor,
+        hidden: Tensor,
+        memory: Tensor,
+        seed: int,
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Give the training criterion of a batch.
+
+        Everything comes and goes as tensors, as `DistributedDataParallel` wants it.
+
+        Args:
+            types: See `Batch`, as `inputs`, `targets` and `restarts`.
+            inputs: `(2, time, rows)`.
+            targets: `(2, time, rows)`.
+            restarts: `(time, rows)`.
+            hidden: `(layers, 2, rows, projection_dim)`; see `State`.
+            memory: `(layers, 2, rows, dim)`.
+            seed: Decides the candidates of a sampled softmax.
+
+        Returns:
+            Mean loss of each direction `(2,)`, and the state after the batch in two tensors.
+        """
+        batch = Batch(types, inputs, targets, restarts)
+        tops, state = self.read(batch, State(hidden, memory))
+        losses = [
+            self.output.training_loss(top.flatten(0, 1), told.flatten(), seed)
+            for top, told in zip(tops, targets, strict=True)
+        ]
+        return torch.stack(losses), state.hidden, state.memory
+
+    def read(self, batch: Batch, state: State) -> tuple[list[Tensor], State]:
+        """Read a batch.
+
+        Returns:
+            The top output of each direction `(time, rows, projection_dim)`, dropout applied, and
+            the state after the batch, detached.
+        """
+        vectors = self.bilm.encode_words(batch.types)
+        keep = None
+        if batch.restarts.any():
+            keep = (~batch.restarts).to(state.memory.dtype).unsqueeze(-1)
+        tops, ends = [], []
+        for direction in range(2):
+            inputs = F.embedding(batch.inputs[direction], vectors)
+            top, final = self._climb(direction, inputs, state, keep)
+            tops.append(top)
+            ends.append(final)
+        return tops, _joined(ends)
+
+    def _climb(
+        self, direction: int, inputs: Tensor, state: State, keep: Tensor | None
+    ) -> tuple[Tensor, list[LayerState]]:
+        """Run all layers of a direction on `(time, rows, projection_dim)`."""
+        ends: list[LayerState] = []
+        for number, layer in enumerate(self.bilm.layers_of(direction)):
+            assert isinstance(layer, RecurrentLayer)
+            # As in bilm-tf, the residual branch gets the input after its dropout.
+            inputs = self._dropped(inputs)
+            outputs, end = run_layer(layer, inputs, state.layer(number, direction), keep)
+            ends.append(end)
+            skips = number > 0 and self.bilm.config.skip_connections
+            inputs = outputs + inputs if skips else outputs
+        return self._dropped(inputs), ends
+
+    def _dropped(self, values: Tensor) -> Tensor:
+        return F.dropout(values, self.dropout, self.training)
+
+
+def _joined(ends: list[list[LayerState]]) -> State:
+    """Join the states of both directions' layers, without a way back for gradients."""
+    hidden, memory = (
+        torch.stack(
+            [
+                torch.stack([side[layer][part].detach().float() for side in ends])
+                for layer in range(len(ends[0]))
+            ]
+        )
+        for part in range(2)
+    )
+    return State(hidden, memory)
+
+
+class Perplexity:
+    """Collects negative log-likelihoods of both directions.
+
+    Perplexity is exp of their mean over all words and boundaries, as in training.
+    """
+
+    def __init__(self) -> None:
+        self.nll = torch.zeros(2, dtype=torch.float64)
+        self.n_tokens = 0
+
+    def add(self, nll: Tensor) -> None:
+        """Count the values of a batch, `(2, n)`."""
+        self.nll += nll.double().sum(dim=1).cpu()
+        self.n_tokens += nll.shape[1]
+
+    @property
+    def loss(self) -> float:
+        """Mean negative log-likelihood of both directions."""
+        return float(self.nll.mean()) / max(1, self.n_tokens)
+
+    @property
+    def of_directions(self) -> tuple[float, float]:
+        """Perplexity of the forward and of the backward direction."""
+        forward, backward = (self.nll / max(1, self.n_tokens)).exp().tolist()
+        return forward, backward
+
+
+@torch.no_grad()
+def measure(model: LanguageModel, batches: Iterable[Batch], device: torch.device) -> Perplexity:
+    """Measure a model on text that is read from a zero state, with the full softmax."""
+    was_training = model.training
+    model.eval()
+    result = Perplexity()
+    state: State | None = None
+    for batch in batches:
+        moved = batch.to(device)
+        if state is None:
+            state = model.start(batch.restarts.shape[1], device)
+        tops, state = model.read(moved, state)
+        pairs = zip(tops, moved.targets, strict=True)
+        result.add(
+            torch.stack(
+                [model.output.nll(top.flatten(0, 1), told.flatten()) for top, told in pairs]
+            )
+        )
+    model.train(was_training)
+    return result

@@ -1,0 +1,173 @@
+"""What a run says about itself: `metrics.jsonl`, a line of progress, TensorBoard, a picture.
+
+`metrics.jsonl` has nothing in it that depends on the clock: an interrupted and resumed run writes
+the same bytes as an uninterrupted one. Times are in `speed.jsonl`.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from tqdm import tqdm
+
+from elmo.errors import InputError, MissingExtraError, OutputError
+
+METRICS_FILE = "metrics.jsonl"
+SPEED_FILE = "speed.jsonl"
+CURVE_FILE = "curve.png"
+
+Row = dict[str, Any]
+
+
+class MetricsFile:
+    """A file of JSON rows that grows, and shrinks to where a snapshot knows it.
+
+    Args:
+        path: The file.
+        length: Bytes to keep of what is there.
+    """
+
+    def __init__(self, path: Path, length: int) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._file = path.open("ab")
+        there = path.stat().st_size
+        if there < length:
+            raise InputError(
+                f"{path} has {there} bytes, but the snapshot was taken when it had {length}: "
+                "a part of it was removed"
+            )
+        self._file.truncate(length)
+        self._file.seek(0, os.SEEK_END)
+
+    def write(self, row: Row) -> None:
+        """Add a row."""
+        try:
+            self._file.write(json.dumps(row).encode() + b"\n")
+            self._file.flush()
+        except OSError as error:
+            raise OutputError(f"cannot write {self._file.name}: {error}") from error
+
+    @property
+    def length(self) -> int:
+        """Bytes in the file, all of them on the disk."""
+        os.fsync(self._file.fileno())
+        return self._file.tell()
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+
+class TensorBoard:
+    """Writes numbers as TensorBoard events.
+
+    Args:
+        folder: Where to.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        try:
+            from torch.utils.tensorboard import SummaryWriter
+        except ImportError:
+            raise MissingExtraError("--tensorboard", "tensorboard") from None
+        self._writer = SummaryWriter(str(folder))  # type: ignore[no-untyped-call]
+
+    def write(self, row: Row) -> None:
+        """Write the numbers of a row."""
+        split = row.get("split", "train")
+        for key, value in row.items():
+            if key not in ("step", "split") and isinstance(value, int | float):
+                self._writer.add_scalar(f"{split}/{key}", value, row["step"])  # type: ignore[no-untyped-call]
+
+    def close(self) -> None:
+        """Close the file."""
+        self._writer.close()  # type: ignore[no-untyped-call]
+
+
+class ProgressLine:
+    """One line that tells where the run is, with loss, perplexity, speed and the time left.
+
+    Args:
+        quiet: Show nothing.
+        done: Share of the run that is done already.
+    """
+
+    def __init__(self, quiet: bool, done: float) -> None:
+        self._bar = tqdm(
+            total=1000,
+            initial=int(1000 * done),
+            disable=quiet,
+            bar_format="{percentage:3.0f}%|{bar:20}| {elapsed}<{remaining}{postfix}",
+        )
+
+    def update(self, done: float, step: int, loss: float, tokens_per_second: float) -> None:
+        """Show the latest numbers."""
+        text = f"step {step:,}, loss {loss:.3f}, ppl {perplexity(loss):,.1f}"
+        self._bar.set_postfix_str(f"{text}, {tokens_per_second:,.0f} words/s", refresh=False)
+        self._bar.update(max(0, min(1000, round(1000 * done)) - self._bar.n))
+        self._bar.refresh()
+
+    def say(self, text: str) -> None:
+        """Write a line above the bar."""
+        if not self._bar.disable:
+            tqdm.write(text, file=self._bar.fp)
+
+    def close(self) -> None:
+        """Leave the line as it is."""
+        self._bar.close()
+
+
+def perplexity(loss: float) -> float:
+    """Give exp(loss), infinite where it is too large to be told."""
+    return math.exp(loss) if loss < 700 else math.inf
+
+
+def read_metrics(path: Path) -> list[Row]:
+    """Read the rows of a `metrics.jsonl`."""
+    with path.open(encoding="utf-8") as lines:
+        return [json.loads(line) for line in lines]
+
+
+def draw_curve(rows: Iterable[Row], path: Path) -> bool:
+    """Draw training and held-out perplexity over words read.
+
+    Returns:
+        False where matplotlib is not installed.
+    """
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        return False
+    rows = list(rows)
+    figure = Figure(figsize=(7, 4.2), layout="constrained")
+    axes = figure.subplots()
+    train = [row for row in rows if row["split"] == "train"]
+    heldout = [row for row in rows if row["split"] == "heldout"]
+    if train:
+        axes.plot(
+            [row["tokens"] for row in train],
+            [perplexity(row["loss"]) for row in train],
+            color="0.6",
+            linewidth=1,
+            label="training",
+        )
+    for key, label in (
+        ("ppl_forward", "held-out, forward"),
+        ("ppl_backward", "held-out, backward"),
+    ):
+        if heldout:
+            places, values = [row["tokens"] for row in heldout], [row[key] for row in heldout]
+            axes.plot(places, values, marker="o", markersize=3, label=label)
+    axes.set_yscale("log")
+    axes.set_xlabel("words read")
+    axes.set_ylabel("perplexity")
+    axes.grid(visible=True, which="both", alpha=0.3)
+    if train or heldout:
+        axes.legend()
+    figure.savefig(path, dpi=150)
+    return True

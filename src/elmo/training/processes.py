@@ -1,0 +1,101 @@
+"""One process or many: what `torchrun` starts, and what they tell each other."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from elmo.errors import ConfigError
+
+
+@dataclass(frozen=True)
+class Processes:
+    """Who we are among the processes of a run."""
+
+    rank: int
+    world: int
+    device: torch.device
+
+    @property
+    def is_first(self) -> bool:
+        """Whether this process writes files and speaks to people."""
+        return self.rank == 0
+
+    def mean(self, values: Tensor) -> Tensor:
+        """Average values over all processes."""
+        if self.world > 1:
+            dist.all_reduce(values)
+            values /= self.world
+        return values
+
+    def gather(self, rows: Tensor, dim: int) -> Tensor:
+        """Join the rows of all processes along a dimension."""
+        if self.world == 1:
+            return rows
+        parts = [torch.empty_like(rows) for _ in range(self.world)]
+        dist.all_gather(parts, rows.contiguous())
+        return torch.cat(parts, dim=dim)
+
+    def own_rows(self, rows: Tensor, dim: int) -> Tensor:
+        """Give this process's share of rows; the inverse of `gather`."""
+        return rows.chunk(self.world, dim=dim)[self.rank].contiguous()
+
+    def agree(self, flag: bool) -> bool:
+        """Tell whether the flag is set in any process."""
+        if self.world == 1:
+            return flag
+        votes = torch.tensor(int(flag), device=self.device)
+        dist.all_reduce(votes, op=dist.ReduceOp.MAX)
+        return bool(votes.item())
+
+    def first_says(self, value: float) -> float:
+        """Give all processes the value that the first one has."""
+        if self.world == 1:
+            return value
+        told = torch.tensor(value, dtype=torch.float64, device=self.device)
+        dist.broadcast(told, src=0)
+        return float(told.item())
+
+
+@contextmanager
+def joined(device: str) -> Iterator[Processes]:
+    """Join the processes that `torchrun` started, or be the only one.
+
+    Args:
+        device: As users write it: `auto`, `cpu`, `cuda`, `cuda:1`.
+    """
+    world = int(os.environ.get("WORLD_SIZE", "1"))
+    if world == 1:
+        yield Processes(0, 1, _device(device))
+        return
+    local = int(os.environ.get("LOCAL_RANK", "0"))
+    chosen = _device(f"cuda:{local}" if _wants_gpu(device) else "cpu")
+    if chosen.type == "cuda":
+        torch.cuda.set_device(chosen)
+    dist.init_process_group("nccl" if chosen.type == "cuda" else "gloo")
+    try:
+        yield Processes(dist.get_rank(), world, chosen)
+    finally:
+        dist.destroy_process_group()
+
+
+def _wants_gpu(device: str) -> bool:
+    return device.startswith("cuda") or (device == "auto" and torch.cuda.is_available())
+
+
+def _device(name: str) -> torch.device:
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        device = torch.device(name)
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:
+        reason = str(error).splitlines()[0]
+        raise ConfigError(f"device {name!r} cannot be used here: {reason}") from None
+    return device

@@ -1,0 +1,291 @@
+"""Shards -> streams -> batches: text as a biLM reads it in training, without padding.
+
+In each epoch all sentences are laid one behind the other in a new order, and this one long line is
+cut into as many equal streams as a batch has rows. A step reads the next `unroll` words of every
+stream, and the layers' state is carried from step to step. Because of this layout a place in the
+data is two numbers, an epoch and a window in it: a run goes on anywhere, and each process of many
+reads its own rows of the same batch.
+
+A sentence of n words takes n + 1 places in a stream. Forwards the model reads `<S> w1 .. wn` and is
+to say `w1 .. wn </S>`; backwards it reads `</S> wn .. w1` in the same places and is to say
+`wn .. w1 <S>`, as in bilm-tf. So both directions read nearly the same words in a step, whose
+vectors are computed once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from elmo.bilm import WordIds
+from elmo.characters import BEGIN_SENTENCE, END_SENTENCE
+from elmo.errors import ConfigError, InputError
+from elmo.training.train_settings import Shuffle
+from elmo.vocabulary import UNKNOWN, Vocabulary
+
+Ids = npt.NDArray[np.int64]
+
+
+class Sentences(Protocol):
+    """What streams need of a shard; see `shards.Shard`."""
+
+    tokens: npt.NDArray[np.uint32]
+    sentence_starts: npt.NDArray[np.int64]
+    document_starts: npt.NDArray[np.int64]
+    n_rare: int
+
+    def rare_words(self, numbers: Sequence[int] | Ids) -> list[str]:
+        """Give the spelling of rare words."""
+
+
+class Position(NamedTuple):
+    """A place in the data: what comes next."""
+
+    epoch: int = 0
+    window: int = 0
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What a step reads: `time` words of each of `rows` streams, in both directions."""
+
+    types: Tensor
+    """Ids of the distinct words, int64 `(m, max_characters)` or, in a word model, `(m,)`."""
+    inputs: Tensor
+    """Which of them is read, int64 `(2, time, rows)`; directions forward, backward."""
+    targets: Tensor
+    """Which word of the vocabulary comes next, int64 `(2, time, rows)`."""
+    restarts: Tensor
+    """True where the state is zeroed before the word is read, bool `(time, rows)`."""
+
+    @property
+    def n_tokens(self) -> int:
+        """Places in the streams."""
+        return self.restarts.numel()
+
+    def to(self, device: torch.device) -> Batch:
+        """Give the batch on another device."""
+        parts = (self.types, self.inputs, self.targets, self.restarts)
+        if device.type == "cuda":
+            parts = tuple(part.pin_memory() for part in parts)
+        return Batch(*(part.to(device, non_blocking=True) for part in parts))
+
+
+class _Plan(NamedTuple):
+    """The order of one epoch."""
+
+    order: Ids
+    """Numbers of the sentences as they follow each other, `(n_sentences,)`."""
+    ends: Ids
+    """Where each of them ends in the line, `(n_sentences,)`."""
+    restarts: npt.NDArray[np.bool_]
+    """Whether it is read from a zero state, `(n_sentences,)`."""
+
+
+class Streams:
+    """The batches of a corpus, from any place on.
+
+    Args:
+        shards: The text.
+        vocabulary: The words that can be told, the specials among them.
+        ids: What turns words into what the model reads.
+        rows: Streams in a batch.
+        unroll: Words of each stream in a batch.
+        shuffle: What gets a new order in each epoch.
+        restarts: Share of sentences that are read from a zero state.
+        seed: Decides orders and restarts.
+        rank: Which part of the rows is ours.
+        world: How many parts there are; rows must divide evenly.
+    """
+
+    def __init__(
+        self,
+        shards: Sequence[Sentences],
+        vocabulary: Vocabulary,
+        ids: WordIds,
+        *,
+        rows: int,
+        unroll: int,
+        shuffle: Shuffle = "documents",
+        restarts: float = 0.0,
+        seed: int = 0,
+        rank: int = 0,
+        world: int = 1,
+    ) -> None:
+        if rows % world:
+            raise ConfigError(f"a batch of {rows} streams cannot be shared by {world} processes")
+        self._text = _Text(shards, vocabulary, ids)
+        self.rows, self.unroll = rows, unroll
+        self._shuffle, self._restarts, self._seed = shuffle, restarts, seed
+        own = rows // world
+        self._rows = np.arange(rank * own, (rank + 1) * own)
+        self.tokens_per_epoch = self._text.n_places
+        """Places in the line of an epoch; what does not fill a window is left out."""
+        self._stream_length = self.tokens_per_epoch // rows
+        self.windows_per_epoch = self._stream_length // unroll
+        if self.windows_per_epoch == 0:
+            raise InputError(
+                f"the corpus has {self.tokens_per_epoch:,} places, fewer than one step of "
+                f"{rows} streams of {unroll} words; choose a smaller --batch or --unroll"
+            )
+        self._plan: tuple[int, _Plan] | None = None
+
+    def batches(self, start: Position) -> Iterator[tuple[Batch, Position]]:
+        """Give batches without end, each with the place that follows it."""
+        position = start
+        while True:
+            if position.window >= self.windows_per_epoch:
+                position = Position(position.epoch + 1, 0)
+            following = Position(position.epoch, position.window + 1)
+            first = position.window * self.unroll
+            yield self._window(position.epoch, first, self.unroll), following
+            position = following
+
+    def one_pass(self, limit: int | None = None) -> Iterator[Batch]:
+        """Give the first epoch once, its last window shorter than the others if need be.
+
+        Args:
+            limit: End after so many words of each stream.
+        """
+        end = self._stream_length if limit is None else min(limit, self._stream_length)
+        for first in range(0, end, self.unroll):
+            yield self._window(0, first, min(self.unroll, end - first))
+
+    def _window(self, epoch: int, first: int, time: int) -> Batch:
+        """Give the batch of `time` places that begins at `first` in every stream."""
+        plan = self._planned(epoch)
+        places = self._rows * self._stream_length + first + np.arange(time)[:, None]
+        position = np.searchsorted(plan.ends, places, side="right")  # (time, rows)
+        sentences = plan.order[position]
+        before = plan.ends[position] - self._text.n_slots[sentences]
+        within = places - before
+        restarts = plan.restarts[position] & (within == 0)
+        if first == 0:
+            restarts[0] = True  # whatever was read before stands elsewhere
+        return self._text.batch(sentences, within, restarts)
+
+    def _planned(self, epoch: int) -> _Plan:
+        if self._plan is None or self._plan[0] != epoch:
+            self._plan = (epoch, self._make_plan(epoch))
+        return self._plan[1]
+
+    def _make_plan(self, epoch: int) -> _Plan:
+        generator = np.random.default_rng((self._seed, epoch))
+        order = self._text.ordered(self._shuffle, generator)
+        restarts = generator.random(len(order)) < self._restarts
+        return _Plan(order, np.cumsum(self._text.n_slots[order]), restarts)
+
+
+class _Text:
+    """All shards as one: sentences by number, words by number, spelling of what is rare."""
+
+    def __init__(self, shards: Sequence[Sentences], vocabulary: Vocabulary, ids: WordIds) -> None:
+        vocabulary.require_specials("the corpus")
+        self._shards = [shard for shard in shards if len(shard.tokens)]
+        self._ids = ids
+        self._n_words = len(vocabulary)
+        begin, end, unknown = (
+            vocabulary.place(word) for word in (BEGIN_SENTENCE, END_SENTENCE, UNKNOWN)
+        )
+        assert begin is not None and end is not None and unknown is not None
+        self._begin, self._end, self._unknown = begin, end, unknown
+        self._reads_words = ids.rows([BEGIN_SENTENCE]).dim() == 1
+        self._spelling = ids.rows(vocabulary.words).to(torch.int32)  # half of int64's memory
+        self._set_sentences()
+        self._first_rare = np.cumsum([self._n_words, *(shard.n_rare for shard in self._shards)])
+
+    def _set_sentences(self) -> None:
+        lengths = [np.diff(shard.sentence_starts) for shard in self._shards]
+        self.n_slots: Ids = np.concatenate([*lengths, np.zeros(0, np.int64)]) + 1
+        """Places that each sentence takes, `(n_sentences,)`."""
+        self.n_places = int(self.n_slots.sum())
+        counts = [len(length) for length in lengths]
+        self._first_sentence = np.cumsum([0, *counts])
+        starts = [shard.sentence_starts[:-1] for shard in self._shards]
+        self._starts: Ids = np.concatenate([*starts, np.zeros(0, np.int64)])
+        """Where each sentence starts in the words of its shard, `(n_sentences,)`."""
+        documents = [
+            shard.document_starts[:-1] + first
+            for shard, first in zip(self._shards, self._first_sentence, strict=False)
+        ]
+        self._documents: Ids = np.concatenate([*documents, np.array([len(self.n_slots)])])
+
+    def ordered(self, shuffle: Shuffle, generator: np.random.Generator) -> Ids:
+        """Give the sentences' numbers in the order of an epoch, `(n_sentences,)`."""
+        if shuffle == "none":
+            return np.arange(len(self.n_slots))
+        if shuffle == "sentences":
+            return generator.permutation(len(self.n_slots))
+        chosen = generator.permutation(len(self._documents) - 1)
+        lengths = np.diff(self._documents)[chosen]
+        before = np.cumsum(lengths) - lengths
+        firsts = np.repeat(self._documents[:-1][chosen] - before, lengths)
+        return firsts + np.arange(len(firsts))
+
+    def batch(self, sentences: Ids, within: Ids, restarts: npt.NDArray[np.bool_]) -> Batch:
+        """Give what is read and to be told at some places.
+
+        Args:
+            sentences: Number of the sentence at each place, `(time, rows)`.
+            within: How many places of the sentence lie before, `(time, rows)`.
+            restarts: Where the state is zeroed, `(time, rows)`.
+        """
+        length = self.n_slots[sentences] - 1
+        first_place, last_place = within == 0, within == length
+        starts = self._starts[sentences]
+        # What is read at a place is what was to be told at the place before.
+        forward = starts + np.minimum(within, length - 1)
+        backward = starts + np.maximum(length - 1 - within, 0)
+        told = self._words(sentences, np.stack([forward, backward]), last_place)
+        read = self._words(
+            sentences,
+            np.stack([np.maximum(forward - ~last_place, starts), backward + ~last_place]),
+            first_place,
+        )
+        told[0][last_place], told[1][last_place] = self._end, self._begin
+        read[0][first_place], read[1][first_place] = self._begin, self._end
+        told = np.where(told < self._n_words, told, self._unknown)
+        if self._reads_words:
+            read = np.where(read < self._n_words, read, self._unknown)
+        distinct, inputs = np.unique(read, return_inverse=True)
+        return Batch(
+            types=self._spell(distinct),
+            inputs=torch.from_numpy(inputs.reshape(read.shape)),
+            targets=torch.from_numpy(told),
+            restarts=torch.from_numpy(restarts),
+        )
+
+    def _words(self, sentences: Ids, places: Ids, boundary: npt.NDArray[np.bool_]) -> Ids:
+        """Look words up: vocabulary words by their place in it, rare ones numbered behind them.
+
+        Args:
+            sentences: Number of the sentence at each place, `(time, rows)`.
+            places: Which word of the sentence's shard, `(2, time, rows)`.
+            boundary: Where there is no word, `(time, rows)`.
+        """
+        words = np.zeros(places.shape, np.int64)
+        for number, shard in enumerate(self._shards):
+            first, end = self._first_sentence[number : number + 2]
+            here = (sentences >= first) & (sentences < end) & ~boundary
+            if here.any():
+                found = shard.tokens[places[:, here]].astype(np.int64)
+                rare = self._first_rare[number] - self._n_words
+                words[:, here] = np.where(found < self._n_words, found, found + rare)
+        return words
+
+    def _spell(self, distinct: Ids) -> Tensor:
+        """Turn word numbers, rising, into what the model reads; rare ones by their letters."""
+        n_known = int(np.searchsorted(distinct, self._n_words))
+        parts = [self._spelling[torch.from_numpy(distinct[:n_known])].long()]
+        rare = distinct[n_known:]
+        shard_of = np.searchsorted(self._first_rare, rare, side="right") - 1
+        for number in np.unique(shard_of):
+            numbers = rare[shard_of == number] - self._first_rare[number]
+            parts.append(self._ids.rows(self._shards[number].rare_words(numbers)))
+        return torch.cat(parts)
