@@ -20,9 +20,9 @@ def test_white_space_splits_as_python_does(text):
     assert get_tokenizer("whitespace").sentences(text) == [text.split()]
 
 
-def test_english_is_split_by_the_rules_of_the_treebank():
+def test_spacy_splits_by_the_rules_of_the_treebank():
     pytest.importorskip("spacy", reason="the extra 'text' is not installed")
-    english = get_tokenizer("english")
+    english = get_tokenizer("spacy")
     assert english.sentences("Don't go. It's $5!") == [
         ["Do", "n't", "go", "."],
         ["It", "'s", "$", "5", "!"],
@@ -50,7 +50,21 @@ def test_no_character_of_a_chinese_text_is_lost(text):
     assert "".join("".join(words).split()) == "".join(text.split())
 
 
-@pytest.mark.parametrize("name", ["whitespace", "english", "chinese"])
+def test_chinese_words_that_were_split_by_hand_stay_as_they_are():
+    pytest.importorskip("rjieba", reason="the extra 'zh' is not installed")
+    chinese = get_tokenizer("chinese")
+    assert chinese.sentences("清华 大学 在 北 京 。 再 见 了") == [
+        ["清华", "大学", "在", "北", "京", "。"],
+        ["再", "见", "了"],
+    ]
+    # Spaces between verses, or around a foreign word, are no word boundaries of this kind.
+    assert "床前明月光" not in chinese.sentences("床前明月光 疑是地上霜 举头望明月")[0]
+    assert chinese.sentences("我来到 Python 北京清华大学") == [
+        ["我", "来到", "Python", "北京", "清华大学"]
+    ]
+
+
+@pytest.mark.parametrize("name", ["whitespace", "english", "spacy", "chinese"])
 @pytest.mark.parametrize("blank", ["", "  ", "\n\t\n"])
 def test_a_blank_text_is_one_empty_sentence(name, blank):
     pytest.importorskip("spacy", reason="the extra 'text' is not installed")
@@ -70,12 +84,12 @@ def test_a_tokenizer_of_ones_own_is_handed_through():
 
 
 def test_an_unknown_tokenizer_is_named_together_with_the_known_ones():
-    with pytest.raises(InputError, match=r"'german'.*whitespace, english, chinese"):
+    with pytest.raises(InputError, match=r"'german'.*whitespace, english, spacy, chinese"):
         get_tokenizer("german")
 
 
 @pytest.mark.parametrize(
-    ("name", "package", "extra"), [("english", "spacy", "text"), ("chinese", "rjieba", "zh")]
+    ("name", "package", "extra"), [("spacy", "spacy", "text"), ("chinese", "rjieba", "zh")]
 )
 def test_a_missing_extra_is_named(monkeypatch, name, package, extra):
     monkeypatch.setitem(sys.modules, package, None)  # importing it now fails
@@ -92,6 +106,23 @@ def lines_of(path, **settings):
 
 CONTENT = "one two\n\nÖl 河 🤗\n"
 COMPRESS = {"": bytes, ".gz": gzip.compress, ".xz": lzma.compress, ".bz2": bz2.compress}
+if sys.version_info >= (3, 14):
+    from compression import zstd
+else:
+    zstd = pytest.importorskip("backports.zstd", reason="the extra 'zst' is not installed")
+COMPRESS[".zst"] = zstd.compress
+
+
+def test_reading_zst_without_its_package_names_the_extra(tmp_path, monkeypatch):
+    for name in ("backports.zstd", "compression.zstd", "backports", "compression"):
+        monkeypatch.setitem(sys.modules, name, None)
+    path = tmp_path / "text.zst"
+    path.write_bytes(COMPRESS[".zst"](b"a"))
+    with pytest.raises(MissingExtraError, match=r'\.zst.*pip install "elmo-torch\[zst\]"'):
+        TextFile(path)
+    (tmp_path / "text.gz").write_bytes(b"not packed")  # other damage is still told as such
+    with pytest.raises(InputError, match="is damaged"):
+        lines_of(tmp_path / "text.gz")
 
 
 @pytest.mark.parametrize("suffix", COMPRESS)
@@ -101,7 +132,7 @@ def test_lines_are_read_whatever_the_compression(tmp_path, suffix):
     assert lines_of(path) == ["one two", "", "Öl 河 🤗"]
 
 
-@pytest.mark.parametrize("suffix", [".gz", ".xz"])
+@pytest.mark.parametrize("suffix", [".gz", ".xz", ".zst"])
 def test_a_compressed_file_that_is_cut_short_is_named(tmp_path, suffix):
     path = tmp_path / f"text.txt{suffix}"
     path.write_bytes(COMPRESS[suffix](CONTENT.encode() * 100)[:-10])
@@ -109,7 +140,7 @@ def test_a_compressed_file_that_is_cut_short_is_named(tmp_path, suffix):
         lines_of(path)
 
 
-@pytest.mark.parametrize("suffix", [".gz", ".xz"])
+@pytest.mark.parametrize("suffix", [".gz", ".xz", ".zst"])
 def test_a_file_that_is_not_compressed_after_all_is_named(tmp_path, suffix):
     path = tmp_path / f"text.txt{suffix}"
     path.write_bytes(CONTENT.encode())

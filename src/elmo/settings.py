@@ -16,7 +16,7 @@ StatePolicy = Literal["zero", "warm", "carry"]
 """What the layers remember when a sentence begins."""
 Precision = Literal["fp32", "bf16"]
 """In which numbers products are computed."""
-TokenizerName = Literal["whitespace", "english", "chinese"]
+TokenizerName = Literal["whitespace", "english", "spacy", "chinese"]
 """How raw text is split into words."""
 OutputFormat = Literal["hdf5", "parquet", "npz", "safetensors"]
 """What kind of file vectors are written to."""
@@ -58,8 +58,8 @@ class EmbedSettings:
     dtype: OutputDtype = "float32"
     """float16 halves the file, with about three decimal digits."""
     tokenizer: TokenizerName = "whitespace"
-    """whitespace: a line is a sentence, split already; english and chinese split raw text, and need
-    the extras text and zh."""
+    """whitespace: a line is a sentence, split already; english splits raw English by rules; spacy
+    (extra text) and chinese (extra zh) split raw text with the libraries of other people."""
     encoding: str = "utf-8"
     """Encoding of the input."""
     batch_tokens: int | None = None

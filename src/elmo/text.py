@@ -15,10 +15,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Protocol, get_args
 
+from elmo.english import EnglishTokenizer
 from elmo.errors import InputError, MissingExtraError, MissingFileError
 from elmo.settings import TokenizerName
 
 _OPENERS: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open}
+_ZSTD = ".zst"
+COMPRESSED = (*_OPENERS, _ZSTD)
+"""Suffixes of files that are unpacked while they are read."""
 
 
 class Tokenizer(Protocol):
@@ -40,16 +44,16 @@ class WhitespaceTokenizer:
         return [text.split()]
 
 
-class EnglishTokenizer:
+class SpacyTokenizer:
     """Raw English, by spaCy's rules (`"Don't go."` -> `Do n't go .`); needs the extra `text`."""
 
-    name = "english"
+    name = "spacy"
 
     def __init__(self) -> None:
         try:
             import spacy
         except ImportError:
-            raise MissingExtraError("the tokenizer 'english'", "text") from None
+            raise MissingExtraError("the tokenizer 'spacy'", "text") from None
         self._nlp = spacy.blank("en")
         self._nlp.add_pipe("sentencizer")
         # Rules alone have no memory problem with long texts; the limit is for parsers.
@@ -63,7 +67,10 @@ class EnglishTokenizer:
 
 
 class ChineseTokenizer:
-    """Raw Chinese: sentences at 。！？； and line ends, words by jieba; needs the extra `zh`."""
+    """Raw Chinese: sentences at 。！？； and line ends, words by jieba; needs the extra `zh`.
+
+    In a line whose words were split by hand (`我 来到 北京 清华大学 。`) they stay as they are.
+    """
 
     name = "chinese"
     _sentence = re.compile(
@@ -79,11 +86,23 @@ class ChineseTokenizer:
 
     def sentences(self, text: str) -> list[list[str]]:
         """Split a text; see `Tokenizer.sentences`."""
-        split = (
-            [word for word in self._cut(part) if not word.isspace()]
-            for part in self._sentence.findall(text)
-        )
+        split = (self._words(part) for part in self._sentence.findall(text))
         return [words for words in split if words] or [[]]
+
+    def _words(self, sentence: str) -> list[str]:
+        words = sentence.split()
+        if _is_split_chinese(words):
+            return words
+        return [word for word in self._cut(sentence) if not word.isspace()]
+
+
+def _is_split_chinese(words: list[str]) -> bool:
+    """Tell whether what stands between spaces are words rather than clauses or verses.
+
+    Chinese words have two characters on average and seldom more than four; verses have five.
+    """
+    han = [len(word) for word in words if "\u3400" <= word[0] <= "\u9fff"]
+    return len(han) >= 3 and sum(han) <= 3 * len(han) and max(han) <= 8
 
 
 def get_tokenizer(name: TokenizerName | Tokenizer) -> Tokenizer:
@@ -93,6 +112,7 @@ def get_tokenizer(name: TokenizerName | Tokenizer) -> Tokenizer:
     kinds: dict[str, Callable[[], Tokenizer]] = {
         "whitespace": WhitespaceTokenizer,
         "english": EnglishTokenizer,
+        "spacy": SpacyTokenizer,
         "chinese": ChineseTokenizer,
     }
     if name not in kinds:
@@ -102,6 +122,37 @@ def get_tokenizer(name: TokenizerName | Tokenizer) -> Tokenizer:
     return kinds[name]()
 
 
+def open_bytes(path: Path) -> tuple[IO[bytes], IO[bytes]]:
+    """Open a file for reading, unpacking it on the way if its name says that it is packed.
+
+    Returns:
+        The bytes of the text, and the file as stored, whose place tells the progress.
+    """
+    opener = _zstd().open if path.suffix == _ZSTD else _OPENERS.get(path.suffix)
+    stored = path.open("rb")
+    return (opener(stored, "rb") if opener else stored), stored
+
+
+def damage() -> tuple[type[Exception], ...]:
+    """Give the errors that reading a damaged packed file raises."""
+    kinds: tuple[type[Exception], ...] = (EOFError, OSError, zlib.error, lzma.LZMAError)
+    try:
+        return (*kinds, _zstd().ZstdError)
+    except MissingExtraError:
+        return kinds
+
+
+def _zstd() -> Any:
+    try:
+        if sys.version_info >= (3, 14):
+            from compression import zstd
+        else:
+            from backports import zstd
+    except ImportError:
+        raise MissingExtraError("reading .zst files", "zst") from None
+    return zstd
+
+
 class TextFile:
     """The lines of a text file, read one by one; use it in a `with` block.
 
@@ -109,7 +160,7 @@ class TextFile:
     line numbers agree with other tools.
 
     Args:
-        path: A file, possibly .gz, .xz or .bz2; `-` for standard input.
+        path: A file, possibly .gz, .xz, .bz2 or .zst; `-` for standard input.
         encoding: Its encoding.
     """
 
@@ -130,9 +181,7 @@ class TextFile:
         if not path.is_file():
             raise MissingFileError(f"no such text file: {path}")
         self.total_bytes = path.stat().st_size
-        self._raw = path.open("rb")
-        opener = _OPENERS.get(path.suffix)
-        self._lines = opener(self._raw, "rb") if opener else self._raw
+        self._lines, self._raw = open_bytes(path)
 
     @property
     def bytes_read(self) -> int:
@@ -160,7 +209,7 @@ class TextFile:
         try:
             for number, line in enumerate(iter(partial(self._lines.readline), b""), start=1):
                 yield self._decode(number, line).rstrip("\r\n")
-        except (EOFError, OSError, zlib.error, lzma.LZMAError) as error:
+        except damage() as error:
             raise InputError(f"{self.name} is damaged or cut short: {error}") from None
 
     def _decode(self, number: int, line: bytes) -> str:

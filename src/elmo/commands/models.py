@@ -31,8 +31,8 @@ def embed(
     Parameters
     ----------
     source
-        Text, one sentence a line (or raw text, see --tokenizer); may be .gz, .xz or .bz2; - for
-        standard input. A blank line is an empty sentence.
+        Text, one sentence a line (or raw text, see --tokenizer); may be .gz, .xz, .bz2 or .zst;
+        - for standard input. A blank line is an empty sentence.
     output
         File to write.
     choice
@@ -96,6 +96,7 @@ def info(
         "model": str(model or weights or DEFAULT_MODEL),
         "trained": weights is not None or not is_untrained(model),
         "parameters": sum(tensor.numel() for tensor in checkpoint.tensors.values()),
+        "reads": _kind_of_input(config),
         "layers_of_vectors": config.n_layers + 1,
         "values_in_a_vector": config.output_dim,
         "warm_state": checkpoint.warm_state is not None,
@@ -163,6 +164,8 @@ def convert(
     save_checkpoint(checkpoint, target, layout)
     if layout == "hdf5" and checkpoint.warm_state is not None:
         say("note: the layout hdf5 has no place for a warm state; it was left out")
+    if layout == "hdf5" and "head.weight" in checkpoint.softmax:
+        say("note: the layout hdf5 has no place for an adaptive softmax; it was left out")
     say(f"{target}: layout {layout}, sha256 {checkpoint.fingerprint()}")
     return DONE
 
@@ -214,6 +217,14 @@ def cache(
     return DONE
 
 
+def _kind_of_input(config: Any) -> str:
+    if not config.reads_characters:
+        return f"words of a vocabulary of {config.n_words:,}"
+    if config.has_alphabet:
+        return f"code points, {config.n_characters:,} ids"
+    return "UTF-8 bytes"
+
+
 def _warmed(checkpoint: Any, text: Path) -> Any:
     """Give the same weights with a state burned in on a text."""
     from elmo.embedder import ELMo
@@ -226,7 +237,7 @@ def _warmed(checkpoint: Any, text: Path) -> Any:
 
 
 def _refuse_to_replace(folder: Path, overwrite: bool) -> None:
-    names = ("config.json", "model.safetensors", "options.json", "weights.hdf5")
+    names = ("config.json", "model.safetensors", "options.json", "weights.hdf5", "characters.txt")
     there = [name for name in names if (folder / name).exists()]
     if there and not overwrite:
         raise OutputExistsError(
