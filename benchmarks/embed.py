@@ -25,7 +25,7 @@ import torch
 import elmo
 from corpus import count_words, make_sentence, make_sentences
 from elmo.config import ElmoConfig, Preset
-from elmo.packed import runs_natively
+from elmo.linear import runs_natively
 from elmo.settings import Precision
 from machine import this_machine
 from memory import MemoryRow, measure_memory

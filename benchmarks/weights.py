@@ -8,8 +8,9 @@ from pathlib import Path
 import torch
 
 from elmo.bilm import BiLM, random_bilm
-from elmo.checkpoint import HDF5_FILE, OPTIONS_FILE, save_published
+from elmo.checkpoint import save_published
 from elmo.config import ElmoConfig, Preset
+from elmo.model_files import HDF5_FILE, OPTIONS_FILE
 
 DATA_FOLDER = Path(__file__).resolve().parent.parent / ".benchmark-data"
 

@@ -60,7 +60,7 @@ def test_a_word_is_cut_if_and_only_if_its_bytes_do_not_fit(word, max_characters)
     special = word in ("<S>", "</S>")
     fits = special or len(word.encode()) <= max_characters - 2
     assert mapper.is_cut(word) == (not fits)
-    assert mapper.max_bytes == max_characters - 2
+    assert mapper.room == max_characters - 2
 
 
 def test_a_boundary_is_never_cut():

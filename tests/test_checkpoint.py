@@ -13,13 +13,7 @@ from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 
 from elmo import BiLM, ElmoConfig, ElmoError
-from elmo.checkpoint import (
-    Checkpoint,
-    find_model,
-    load_checkpoint,
-    save_folder,
-    save_published,
-)
+from elmo.checkpoint import Checkpoint, load_checkpoint, save_folder, save_published
 from elmo.errors import (
     ConfigError,
     InputError,
@@ -28,6 +22,7 @@ from elmo.errors import (
     OutputExistsError,
     WeightsError,
 )
+from elmo.model_files import find_model
 from elmo.models import open_model
 from elmo.tensors import tensor_table
 from elmo.vocabulary import Vocabulary

@@ -48,7 +48,7 @@ def test_a_preset_takes_changes():
 
 
 def test_an_unknown_preset_is_named_together_with_the_known_ones():
-    with pytest.raises(ConfigError, match=r"'huge'.*tiny, small, medium, original"):
+    with pytest.raises(ConfigError, match=r"'huge'.*tiny, .*small, medium, original"):
         ElmoConfig.preset("huge")
 
 
@@ -134,11 +134,40 @@ def test_a_section_that_is_no_object_is_named():
         ElmoConfig.from_options({"lstm": 5})
 
 
-def test_another_number_of_characters_is_refused():
+@pytest.mark.parametrize(("stated", "rows"), [(261, 262), (262, 262), (300, 300), (8, 8)])
+def test_261_and_262_characters_are_bytes_and_others_an_alphabet(stated, rows):
     given_options = minimal_options()
-    given_options["char_cnn"]["n_characters"] = 300
-    with pytest.raises(ConfigError, match="n_characters is 300, expected 261 or 262"):
+    given_options["char_cnn"]["n_characters"] = stated
+    config = ElmoConfig.from_options(given_options)
+    assert config.n_characters == rows
+    assert config.has_alphabet == (rows != 262)
+    assert config.to_options()["char_cnn"]["n_characters"] == rows
+
+
+@pytest.mark.parametrize("stated", [7, 0, -1, 3.5, "300", None, True])
+def test_an_impossible_number_of_characters_is_refused(stated):
+    given_options = minimal_options()
+    given_options["char_cnn"]["n_characters"] = stated
+    with pytest.raises(ConfigError, match="n_characters is .*a whole number of at least 8"):
         ElmoConfig.from_options(given_options)
+
+
+def test_a_config_does_not_leave_the_masked_row_out():
+    with pytest.raises(ConfigError, match="n_characters is 261, expected 262 for UTF-8 bytes"):
+        ElmoConfig(n_characters=261)
+
+
+def test_a_model_that_reads_words_has_no_alphabet():
+    config = ElmoConfig(n_words=5, filters=(), n_characters=300)
+    assert not config.has_alphabet
+    assert config == ElmoConfig(n_words=5, filters=())
+
+
+def test_the_tutorials_size_is_a_preset():
+    config = ElmoConfig.preset("tutorial", n_characters=5000)
+    assert (config.dim, config.projection_dim, config.n_layers) == (512, 256, 2)
+    assert (config.char_dim, config.max_characters, config.n_filters) == (128, 10, 2048)
+    assert config.has_alphabet
 
 
 @pytest.mark.parametrize(

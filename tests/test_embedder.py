@@ -15,7 +15,7 @@ from elmo import ELMo, ElmoConfig, ElmoError, ElmoWarning, State, TokenFile, bat
 from elmo.bilm import word_ids, zero_state
 from elmo.burn_in import BURN_IN_SENTENCES
 from elmo.errors import ConfigError, InputError, WeightsError
-from elmo.packed import runs_natively
+from elmo.linear import runs_natively
 from elmo.word_vectors import write_token_file
 from strategies import VOCABULARY, batches, plain_batches, rows_are_exact, seeded_bilm
 
@@ -452,7 +452,6 @@ def test_the_tokenizer_decides_what_the_words_are(models):
 
 
 def test_english_texts_are_split_by_the_tokenizer(models):
-    pytest.importorskip("spacy", reason="the extra 'text' is not installed")
     english, plain = ELMo(models["even"], tokenizer="english"), ELMo(models["even"])
     assert np.array_equal(english.encode("Don't!"), plain.encode("Do n't !"))
 

@@ -21,22 +21,25 @@ SOURCE = ROOT / "src" / "elmo"
 LEVELS = [
     {"errors"},
     {"settings"},
-    {"config", "burn_in"},
+    {"config", "burn_in", "english"},
+    {"alphabet", "model_files"},
     {"characters", "text"},
-    {"vocabulary", "sentences", "linear", "modelcard"},
-    {"tensors", "batching", "vector_files"},
+    {"vocabulary", "sentences", "linear", "modelcard", "softmax_losses"},
+    {"tensors", "batching", "vector_files", "output_layers", "static_vectors"},
+    {"weight_checks"},
     {"checkpoint", "layers", "selection", "word_vectors"},
     {"bilm", "store"},
-    {"packed", "models"},
+    {"packed_words", "models"},
+    {"packed"},
     {"pipeline", "representations"},
-    {"embedder"},
+    {"embedder", "scoring"},
     {"bulk"},
     {"commands.base"},
-    {"commands.models"},
+    {"commands.models", "commands.language"},
     {"cli"},
     {"__main__"},
 ]
-EXTRAS = ("pyarrow", "spacy", "rjieba")
+EXTRAS = ("pyarrow", "spacy", "rjieba", "backports.zstd")
 
 
 def module_names():

@@ -12,8 +12,8 @@ from elmo import CharacterMapper, ElmoConfig, batch_to_ids
 from elmo.bilm import word_ids
 from elmo.errors import ConfigError, WeightsError
 from elmo.layers import LayerState
-from elmo.linear import packing_works
-from elmo.packed import PackedBiLM, runs_natively
+from elmo.linear import packing_works, runs_natively
+from elmo.packed import PackedBiLM
 from strategies import batches, configs, plain_batches, seeded_bilm, word_config
 
 SENTENCES = [["The", "cat", "sat", "."], ["x" * 60, "é", "The"], [], ["a"] * 9]

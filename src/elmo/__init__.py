@@ -14,6 +14,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from elmo.alphabet import Alphabet
     from elmo.bilm import BiLM, State, random_bilm
     from elmo.characters import CharacterMapper, batch_to_ids
     from elmo.config import ElmoConfig
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
+    "Alphabet": "alphabet",
     "BiLM": "bilm",
     "CharacterMapper": "characters",
     "ELMo": "embedder",
@@ -41,6 +43,7 @@ _HOMES = {
 }
 
 __all__ = [
+    "Alphabet",
     "BiLM",
     "CharacterMapper",
     "ELMo",

@@ -14,6 +14,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from elmo.alphabet import Alphabet, require_alphabet
 from elmo.batching import Packing, inverse, pack
 from elmo.characters import BEGIN_SENTENCE, END_SENTENCE, CharacterMapper
 from elmo.checkpoint import Checkpoint
@@ -256,23 +257,33 @@ class BiLM(nn.Module, BiLMBase):
         config: Sizes.
         vocabulary: The words of a model that reads words (`config.n_words`); it says which ids are
             the sentence boundaries. Without it they are the first two words.
+        alphabet: The characters of a model that spells words as code points
+            (`config.n_characters`).
     """
 
-    def __init__(self, config: ElmoConfig, vocabulary: Vocabulary | None = None) -> None:
+    def __init__(
+        self,
+        config: ElmoConfig,
+        vocabulary: Vocabulary | None = None,
+        alphabet: Alphabet | None = None,
+    ) -> None:
         super().__init__()
         if vocabulary is not None and config.n_words and len(vocabulary) != config.n_words:
             raise ConfigError(
                 f"the vocabulary has {len(vocabulary)} words, the configuration {config.n_words}"
             )
+        require_alphabet(config, alphabet)
         self.config = config
         self.vocabulary = vocabulary
+        self.alphabet = alphabet
         self.words: CharacterEncoder | WordEncoder = (
             CharacterEncoder(config) if config.reads_characters else WordEncoder(config)
         )
         layer = {"lstm": LSTMLayer, "gru": GRULayer}[config.cell]
         self.forward_layers = nn.ModuleList(layer(config) for _ in range(config.n_layers))
         self.backward_layers = nn.ModuleList(layer(config) for _ in range(config.n_layers))
-        self.register_buffer("boundaries", boundary_ids(config, vocabulary), persistent=False)
+        boundaries = boundary_ids(config, vocabulary, alphabet)
+        self.register_buffer("boundaries", boundaries, persistent=False)
         if not self.words.embedding.weight.is_meta:
             self.reset_parameters()
 
@@ -302,38 +313,48 @@ class BiLM(nn.Module, BiLMBase):
     def from_checkpoint(cls, checkpoint: Checkpoint) -> BiLM:
         """Build the model around weights that were read from a file, without copying them."""
         with torch.device("meta"):
-            model = cls(checkpoint.config, checkpoint.vocabulary)
+            model = cls(checkpoint.config, checkpoint.vocabulary, checkpoint.alphabet)
         model.load_state_dict(checkpoint.tensors, assign=True)
-        model.boundaries = boundary_ids(checkpoint.config, checkpoint.vocabulary)
+        model.boundaries = boundary_ids(model.config, model.vocabulary, model.alphabet)
         return model.eval()
 
     def to_checkpoint(self) -> Checkpoint:
         """Give the weights in the form that can be saved."""
         tensors = {name: t.detach().cpu().float() for name, t in self.state_dict().items()}
-        return Checkpoint(config=self.config, tensors=tensors, vocabulary=self.vocabulary)
+        return Checkpoint(
+            config=self.config,
+            tensors=tensors,
+            vocabulary=self.vocabulary,
+            alphabet=self.alphabet,
+        )
 
 
-def random_bilm(config: ElmoConfig, seed: int = 0) -> BiLM:
+def random_bilm(config: ElmoConfig, seed: int = 0, alphabet: Alphabet | None = None) -> BiLM:
     """Give an untrained model, always the same for the same sizes and seed."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        return BiLM(config).eval()
+        return BiLM(config, alphabet=alphabet).eval()
 
 
-def word_ids(config: ElmoConfig, vocabulary: Vocabulary | None) -> WordIds:
+def word_ids(
+    config: ElmoConfig, vocabulary: Vocabulary | None, alphabet: Alphabet | None = None
+) -> WordIds:
     """Give what turns words into the ids that a model with these sizes reads."""
     if config.reads_characters:
-        return CharacterMapper(config.max_characters)
+        require_alphabet(config, alphabet)
+        return CharacterMapper(config.max_characters, alphabet=alphabet)
     if vocabulary is None:
         raise InputError("a model that reads words needs its vocabulary to look words up")
     return WordMapper(vocabulary)
 
 
-def boundary_ids(config: ElmoConfig, vocabulary: Vocabulary | None) -> Tensor:
+def boundary_ids(
+    config: ElmoConfig, vocabulary: Vocabulary | None, alphabet: Alphabet | None = None
+) -> Tensor:
     """Give the ids of `<S>` and `</S>`, int64 `(2, max_characters)` or `(2,)`."""
     if not config.reads_characters and vocabulary is None:
         return torch.tensor([1, 2])  # bilm-tf wants <S> and </S> to be the first two words
-    return word_ids(config, vocabulary).rows([BEGIN_SENTENCE, END_SENTENCE])
+    return word_ids(config, vocabulary, alphabet).rows([BEGIN_SENTENCE, END_SENTENCE])
 
 
 def _prefix_mask(lengths: Tensor, time: int) -> Tensor:

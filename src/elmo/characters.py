@@ -1,7 +1,7 @@
-"""Words as character ids, exactly as every published ELMo spells them.
+"""Words as character ids: UTF-8 bytes as every published ELMo spells them, or code points.
 
-A word is its UTF-8 bytes between a begin-word and an end-word mark, padded to `max_characters`.
-All ids are shifted up by one so that 0 can mean "no word here":
+Without an alphabet a word is its UTF-8 bytes between a begin-word and an end-word mark, padded to
+`max_characters`. All ids are shifted up by one so that 0 can mean "no word here":
 
     id 0        masked position (a zero vector)
     1 .. 256    the bytes 0 .. 255
@@ -9,18 +9,22 @@ All ids are shifted up by one so that 0 can mean "no word here":
     259, 260    begin and end of word
     261         padding inside a word (a learned vector, it takes part in the convolution)
 
-This is bilm-tf's `UnicodeCharsVocabulary` and AllenNLP's `ELMoCharacterMapper`.
+This is bilm-tf's `UnicodeCharsVocabulary` and AllenNLP's `ELMoCharacterMapper`. With an alphabet a
+word is its code points between the same marks; `alphabet.py` has their ids.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from elmo.alphabet import Alphabet
+from elmo.config import N_BYTE_CHARACTERS, ElmoConfig
 from elmo.errors import InputError
 
 BEGIN_SENTENCE_CHARACTER = 257
@@ -28,11 +32,32 @@ END_SENTENCE_CHARACTER = 258
 BEGIN_WORD_CHARACTER = 259
 END_WORD_CHARACTER = 260
 PADDING_CHARACTER = 261
-N_CHARACTERS = 262
-"""Rows of the character table, the masked row 0 included."""
+N_CHARACTERS = N_BYTE_CHARACTERS
+"""Rows of the character table of bytes, the masked row 0 included."""
 
 BEGIN_SENTENCE = "<S>"
 END_SENTENCE = "</S>"
+
+
+class Marks(NamedTuple):
+    """The ids that are no part of a word's text."""
+
+    begin_sentence: int
+    end_sentence: int
+    begin_word: int
+    end_word: int
+    padding: int
+
+
+BYTE_MARKS = Marks(
+    BEGIN_SENTENCE_CHARACTER,
+    END_SENTENCE_CHARACTER,
+    BEGIN_WORD_CHARACTER,
+    END_WORD_CHARACTER,
+    PADDING_CHARACTER,
+)
+ALPHABET_MARKS = Marks(1, 2, 3, 4, 5)
+"""The same in every alphabet; `alphabet.SPECIAL_CHARACTERS` has their names."""
 
 
 class CharacterMapper:
@@ -40,43 +65,54 @@ class CharacterMapper:
 
     Args:
         max_characters: Length of a row. Two places go to the begin and end marks, so words are cut
-            after `max_characters - 2` bytes, inside a code point if need be, as published.
+            after `max_characters - 2` bytes, inside a code point if need be, as published; with an
+            alphabet, after so many code points.
         tokens_to_add: Further words that are spelt as one single id (below 261), as AllenNLP's
             argument of the same name; unshifted ids, as there.
+        alphabet: The characters of a model that spells words as code points.
 
     Example:
         >>> CharacterMapper(6).rows(["a", "<S>"]).tolist()
         [[259, 98, 260, 261, 261, 261], [259, 257, 260, 261, 261, 261]]
+        >>> CharacterMapper(6, alphabet=Alphabet("石头")).rows(["石头", "石碑"]).tolist()
+        [[3, 7, 8, 4, 5, 5], [3, 7, 6, 4, 5, 5]]
     """
 
     def __init__(
-        self, max_characters: int = 50, tokens_to_add: Mapping[str, int] | None = None
+        self,
+        max_characters: int = 50,
+        tokens_to_add: Mapping[str, int] | None = None,
+        alphabet: Alphabet | None = None,
     ) -> None:
         if max_characters < 3:
             raise InputError(f"max_characters is {max_characters}, expected at least 3")
         self.max_characters = max_characters
+        self.alphabet = alphabet
+        self._marks = BYTE_MARKS if alphabet is None else ALPHABET_MARKS
         self._single = {
-            BEGIN_SENTENCE: BEGIN_SENTENCE_CHARACTER,
-            END_SENTENCE: END_SENTENCE_CHARACTER,
+            BEGIN_SENTENCE: self._marks.begin_sentence,
+            END_SENTENCE: self._marks.end_sentence,
         }
+        n_characters = N_CHARACTERS if alphabet is None else alphabet.n_characters
         for token, character in (tokens_to_add or {}).items():
-            if not 0 <= character < N_CHARACTERS - 1:
+            if not 0 <= character < n_characters - 1:
                 raise InputError(
-                    f"tokens_to_add: id {character} of {token!r} is outside 0..{N_CHARACTERS - 2}; "
-                    "choose an unused byte such as 1 to 31"
+                    f"tokens_to_add: id {character} of {token!r} is outside 0..{n_characters - 2}; "
+                    "choose one that no text uses, among bytes for instance 1 to 31"
                 )
             self._single[token] = character + 1
 
     @property
-    def max_bytes(self) -> int:
-        """Bytes of a word that fit between its marks."""
+    def room(self) -> int:
+        """Bytes of a word, or characters of the alphabet, that fit between its marks."""
         return self.max_characters - 2
 
     def is_cut(self, word: str) -> bool:
         """Tell whether a word is longer than its row and will lose its end."""
-        if len(word) * 4 <= self.max_bytes:  # a code point has at most four bytes
+        if len(word) * 4 <= self.room:  # a code point has at most four bytes
             return False
-        return word not in self._single and len(_bytes(word)) > self.max_bytes
+        length = len(_bytes(word)) if self.alphabet is None else len(word)
+        return length > self.room and word not in self._single
 
     def rows(self, words: Sequence[str]) -> Tensor:
         """Spell words.
@@ -87,22 +123,38 @@ class CharacterMapper:
         Returns:
             Character ids, int64 of shape `(len(words), max_characters)`.
         """
-        # One placeholder byte for the words that are spelt as a single id, put right below.
+        # One placeholder for the words that are spelt as a single id, put right below.
         single = [
             (row, self._single[word]) for row, word in enumerate(words) if word in self._single
         ]
-        spelt = [
-            b"\0" if word in self._single else _bytes(word)[: self.max_bytes] for word in words
-        ]
-        lengths = np.array([len(characters) for characters in spelt], dtype=np.int64)
-        ids = np.full((len(words), self.max_characters), PADDING_CHARACTER, dtype=np.int64)
-        ids[:, 0] = BEGIN_WORD_CHARACTER
+        plain = ["\0" if word in self._single else word for word in words] if single else words
+        inside, lengths = self._spell(plain)
+        ids = np.full((len(words), self.max_characters), self._marks.padding, dtype=np.int64)
+        ids[:, 0] = self._marks.begin_word
         row, column = ragged_positions(lengths)
-        ids[row, column + 1] = np.frombuffer(b"".join(spelt), dtype=np.uint8).astype(np.int64) + 1
-        ids[np.arange(len(words)), lengths + 1] = END_WORD_CHARACTER
+        ids[row, column + 1] = inside
+        ids[np.arange(len(words)), lengths + 1] = self._marks.end_word
         for place, character in single:
             ids[place, 1] = character
         return torch.from_numpy(ids)
+
+    def _spell(self, words: Sequence[str]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """Spell what stands between the marks.
+
+        Args:
+            words: Words with a text of their own.
+
+        Returns:
+            The ids of all words, one after another, `(sum(lengths),)`; and how many of them each
+            word has, `(len(words),)`.
+        """
+        if self.alphabet is None:
+            spelt = [_bytes(word)[: self.room] for word in words]
+            ids = np.frombuffer(b"".join(spelt), dtype=np.uint8).astype(np.int64) + 1
+            return ids, np.array([len(characters) for characters in spelt], dtype=np.int64)
+        cut = [word[: self.room] for word in words]
+        ids = self.alphabet.ids("".join(cut)).astype(np.int64)
+        return ids, np.array([len(characters) for characters in cut], dtype=np.int64)
 
     def batch(self, sentences: Sequence[Sequence[str]]) -> Tensor:
         """Spell a batch of sentences, padded with 0 to the longest.
@@ -120,13 +172,16 @@ class CharacterMapper:
         return ids
 
 
-def batch_to_ids(sentences: Sequence[Sequence[str]], max_characters: int = 50) -> Tensor:
+def batch_to_ids(
+    sentences: Sequence[Sequence[str]], max_characters: int = 50, alphabet: Alphabet | None = None
+) -> Tensor:
     """Spell a batch of sentences as AllenNLP's function of the same name does.
 
     Args:
         sentences: Lists of words. A plain string in the place of a list is an error here
             (AllenNLP silently read it as a list of one-letter words).
         max_characters: Length of a word's row; 50 in every published model.
+        alphabet: The characters of a model that spells words as code points.
 
     Returns:
         Character ids, int64 of shape `(batch, time, max_characters)`; 0 where there is no word.
@@ -137,7 +192,12 @@ def batch_to_ids(sentences: Sequence[Sequence[str]], max_characters: int = 50) -
                 f"sentence {number} is the string {sentence[:40]!r}, expected a list of words; "
                 "split it first, for instance with .split()"
             )
-    return CharacterMapper(max_characters).batch(sentences)
+    return CharacterMapper(max_characters, alphabet=alphabet).batch(sentences)
+
+
+def padding_character(config: ElmoConfig) -> int:
+    """Give the id that fills the rest of a word's row."""
+    return (ALPHABET_MARKS if config.has_alphabet else BYTE_MARKS).padding
 
 
 def ragged_positions(

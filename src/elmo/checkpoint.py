@@ -4,6 +4,8 @@ Two layouts, with `tensors.tensor_table` between them:
 
 * the published one, `options.json` + `weights.hdf5` (bilm-tf, AllenNLP, simple_elmo, ...);
 * ours, a folder with `config.json` + `model.safetensors` + a model card.
+
+Models with an alphabet have their `characters.txt` beside the weights in both.
 """
 
 from __future__ import annotations
@@ -27,7 +29,8 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from elmo.config import ElmoConfig
+from elmo.alphabet import Alphabet, require_alphabet
+from elmo.config import N_BYTE_CHARACTERS, ElmoConfig
 from elmo.errors import (
     ConfigError,
     ElmoError,
@@ -36,18 +39,27 @@ from elmo.errors import (
     OutputExistsError,
     WeightsError,
 )
+from elmo.model_files import (
+    CARD_FILE,
+    CHARACTERS_FILE,
+    CONFIG_FILE,
+    HDF5_FILE,
+    OPTIONS_FILE,
+    SOFTMAX_FILE,
+    VOCABULARY_FILE,
+    WEIGHTS_FILE,
+    ModelFiles,
+)
 from elmo.modelcard import model_card
 from elmo.settings import ModelFormat
-from elmo.tensors import Shape, TensorRow, tensor_table
+from elmo.tensors import TensorRow, standard_name, tensor_table
 from elmo.vocabulary import Vocabulary
-
-CONFIG_FILE = "config.json"
-WEIGHTS_FILE = "model.safetensors"
-SOFTMAX_FILE = "softmax.safetensors"
-CARD_FILE = "README.md"
-OPTIONS_FILE = "options.json"
-HDF5_FILE = "weights.hdf5"
-VOCABULARY_FILE = "vocab.txt"
+from elmo.weight_checks import (
+    check_softmax,
+    require_finite,
+    require_same_names,
+    require_shape,
+)
 
 Tensors = dict[str, Tensor]
 
@@ -60,96 +72,34 @@ class Checkpoint:
     tensors: Tensors
     """The weights under the names of `BiLM.state_dict()`, float32."""
     vocabulary: Vocabulary | None = None
-    """The words of a model that reads words."""
+    """The words of a model that reads words, or of the softmax."""
+    alphabet: Alphabet | None = None
+    """The characters of a model that spells words as code points."""
     warm_state: tuple[Tensor, Tensor] | None = None
     """Burned-in hidden `(layers, 2, projection_dim)` and memory `(layers, 2, dim)`, if saved."""
     layout: ModelFormat = "elmo"
     """In which layout it was read."""
     softmax: Tensors = field(default_factory=dict)
-    """`weight` (words, projection_dim) and `bias` (words,) of the language model, if present."""
+    """The language model's output layer, if present: `weight` (words, projection_dim) and `bias`
+    (words,), without `weight` where it is the table of words; or the tensors of an adaptive one."""
 
     def fingerprint(self) -> str:
         """Give a SHA-256 of what decides a word's vectors, the same in every file format.
 
-        That is sizes and weights, and for a model that reads words its vocabulary.
+        That is sizes and weights, and for a model that reads words its vocabulary, for one with
+        an alphabet its characters.
         """
         digest = hashlib.sha256()
         digest.update(json.dumps(self.config.to_options(), sort_keys=True).encode())
         if self.vocabulary is not None and not self.config.reads_characters:
             digest.update(json.dumps(self.vocabulary.words).encode())
+        if self.alphabet is not None:
+            digest.update(json.dumps(self.alphabet.characters).encode())
         for name in sorted(self.tensors):
             tensor = self.tensors[name].contiguous()
             digest.update(f"{name}{tuple(tensor.shape)}".encode())
             digest.update(tensor.numpy().data)
         return digest.hexdigest()
-
-
-# --- finding the files --------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, kw_only=True)
-class ModelFiles:
-    """Where the parts of a model lie."""
-
-    options: Path
-    weights: Path
-    vocabulary: Path | None
-
-    @property
-    def is_ours(self) -> bool:
-        """Whether this is our own layout (else the published one)."""
-        return self.weights.suffix == ".safetensors"
-
-
-def find_model(path: Path | str) -> ModelFiles:
-    """Find the files of a model in a folder, or beside its weights file."""
-    path = Path(path)
-    if not path.exists():
-        raise MissingFileError(f"no such model folder or file: {path}")
-    folder = path if path.is_dir() else path.parent
-    weights = path if path.is_file() else _find_weights(folder)
-    options = _find_options(folder, weights)
-    vocabularies = sorted(folder.glob("vocab*.txt*"))
-    return ModelFiles(
-        options=options, weights=weights, vocabulary=vocabularies[0] if vocabularies else None
-    )
-
-
-def _find_weights(folder: Path) -> Path:
-    if (folder / WEIGHTS_FILE).exists():
-        return folder / WEIGHTS_FILE
-    for name in (HDF5_FILE, "model.hdf5"):  # the NLPL repository calls it model.hdf5
-        if (folder / name).exists():
-            return folder / name
-    found = sorted(p for pattern in ("*.hdf5", "*.h5") for p in folder.glob(pattern))
-    named = [p for p in found if "weights" in p.name]  # others may be vectors or token files
-    for candidates in (named, found):
-        if len(candidates) == 1:
-            return candidates[0]
-    listing = ", ".join(p.name for p in found or sorted(folder.iterdir())[:10]) or "nothing"
-    reason = "several weights files" if found else "no weights file"
-    raise MissingFileError(
-        f"{folder}: {reason} (found: {listing}); expected {WEIGHTS_FILE} or {HDF5_FILE}, "
-        "or name options and weights one by one"
-    )
-
-
-def _find_options(folder: Path, weights: Path) -> Path:
-    if weights.suffix == ".safetensors":
-        expected = [folder / CONFIG_FILE]
-    else:
-        # AllenNLP's names: X_weights.hdf5 goes with X_options.json.
-        expected = [folder / OPTIONS_FILE]
-        if "weights" in weights.name:
-            twin = weights.name.replace("weights", "options").rsplit(".", 1)[0] + ".json"
-            expected.insert(0, folder / twin)
-        others = sorted(folder.glob("*options*.json"))
-        expected += others if len(others) == 1 else []
-    for candidate in expected:
-        if candidate.exists():
-            return candidate
-    names = " or ".join(dict.fromkeys(candidate.name for candidate in expected))
-    raise MissingFileError(f"{weights} is there, but not its {names} beside it")
 
 
 # --- reading ------------------------------------------------------------------------------------
@@ -159,15 +109,18 @@ def load_checkpoint(files: ModelFiles) -> Checkpoint:
     """Read a model in either layout, checking every tensor against the configuration."""
     description = _read_json(files.options)
     read = _read_ours if files.is_ours else _read_published
-    checkpoint = read(files.weights, description)
+    checkpoint = read(files, description)
     for name, tensor in checkpoint.tensors.items():
-        _require_finite(files.weights, name, tensor)
+        require_finite(files.weights, name, tensor)
     # A model that reads characters has no use for a vocabulary but in its softmax.
     if files.vocabulary and (checkpoint.softmax or not checkpoint.config.reads_characters):
         vocabulary = Vocabulary.read(files.vocabulary)
         checkpoint = dataclasses.replace(checkpoint, vocabulary=vocabulary)
     if not checkpoint.config.reads_characters:
         _check_vocabulary(checkpoint, files)
+    if checkpoint.softmax:
+        path = files.weights.parent / SOFTMAX_FILE if files.is_ours else files.weights
+        check_softmax(path, checkpoint.softmax, checkpoint.config, checkpoint.vocabulary)
     return checkpoint
 
 
@@ -183,18 +136,42 @@ def _read_json(path: Path) -> dict[str, Any]:
     return content
 
 
-def _read_ours(path: Path, description: Mapping[str, Any]) -> Checkpoint:
+def _read_alphabet(config: ElmoConfig, files: ModelFiles) -> Alphabet | None:
+    """Read the characters of a model that has an alphabet, before its tensors are looked at."""
+    if not config.has_alphabet:
+        return None
+    if files.characters is None:
+        raise MissingFileError(
+            f"{files.options}: n_characters is {config.n_characters}, neither of the "
+            f"{N_BYTE_CHARACTERS - 1} and {N_BYTE_CHARACTERS} of a model that spells words as "
+            f"UTF-8 bytes, and there is no {CHARACTERS_FILE} with an alphabet beside "
+            f"{files.weights}; put it there, or correct the number"
+        )
+    alphabet = Alphabet.read(files.characters)
+    if alphabet.n_characters != config.n_characters:
+        raise WeightsError(
+            f"{files.characters} lists {len(alphabet)} characters, which need n_characters="
+            f"{alphabet.n_characters}, but {files.options} has {config.n_characters}; "
+            "does the list belong to another model, or is it cut short?"
+        )
+    return alphabet
+
+
+def _read_ours(files: ModelFiles, description: Mapping[str, Any]) -> Checkpoint:
+    path = files.weights
     config = ElmoConfig.from_dict(description)
+    alphabet = _read_alphabet(config, files)
     tensors = _read_safetensors(path)
     warm = [tensors.pop(f"warm.{part}", None) for part in ("hidden", "memory")]
     expected = {name: shape for row in tensor_table(config) for name, shape in row.ours.items()}
-    _require_same_names(path, set(expected), set(tensors))
+    require_same_names(path, set(expected), set(tensors))
     for name, shape in expected.items():
-        _require_shape(path, name, shape, tuple(tensors[name].shape))
+        require_shape(path, name, shape, tuple(tensors[name].shape))
     softmax = path.parent / SOFTMAX_FILE
     return Checkpoint(
         config=config,
         tensors={name: tensors[name].float() for name in expected},
+        alphabet=alphabet,
         warm_state=_checked_warm_state(path, config, *warm),
         softmax=_read_safetensors(softmax) if softmax.exists() else {},
     )
@@ -209,8 +186,8 @@ def _checked_warm_state(
         ("warm.hidden", hidden, config.projection_dim),
         ("warm.memory", memory, config.dim),
     ):
-        _require_shape(path, name, (config.n_layers, 2, width), tuple(part.shape))
-        _require_finite(path, name, part)
+        require_shape(path, name, (config.n_layers, 2, width), tuple(part.shape))
+        require_finite(path, name, part)
     return hidden.float(), memory.float()
 
 
@@ -221,13 +198,15 @@ def _read_safetensors(path: Path) -> Tensors:
         raise WeightsError(f"{path} is not a readable safetensors file: {error}") from None
 
 
-def _read_published(path: Path, description: Mapping[str, Any]) -> Checkpoint:
+def _read_published(files: ModelFiles, description: Mapping[str, Any]) -> Checkpoint:
+    path = files.weights
     if not path.is_file():
         raise MissingFileError(f"no such weights file: {path}")
     try:
         with h5py.File(path, "r") as file:
             stored = _stored_names(file)
             config = ElmoConfig.from_options(_with_word_count(description, file, stored))
+            alphabet = _read_alphabet(config, files)
             tensors = _read_rows(path, file, stored, tensor_table(config))
             softmax = {
                 ours: _read_dataset(file[stored[theirs]])
@@ -241,13 +220,15 @@ def _read_published(path: Path, description: Mapping[str, Any]) -> Checkpoint:
         raise WeightsError(
             f"{path} is not a readable HDF5 file (damaged or cut short?): {error}"
         ) from None
-    return Checkpoint(config=config, tensors=tensors, layout="hdf5", softmax=softmax)
+    return Checkpoint(
+        config=config, tensors=tensors, alphabet=alphabet, layout="hdf5", softmax=softmax
+    )
 
 
 def _read_rows(
     path: Path, file: h5py.File, stored: Mapping[str, str], table: list[TensorRow]
 ) -> Tensors:
-    _require_same_names(
+    require_same_names(
         path,
         {row.stored for row in table},
         {name for name in stored if re.match(r"(RNN_|CNN|char_embed$)(?!.*Adagrad)", name)},
@@ -260,7 +241,7 @@ def _read_rows(
         if row.stored == "char_embed" and values.shape[0] == row.stored_shape[0] + 1:
             # Some exports carry the masked row already (262 rows); it must be zero.
             values = values[1:] if not values[0].any() else values
-        _require_shape(path, row.stored, row.stored_shape, tuple(values.shape))
+        require_shape(path, row.stored, row.stored_shape, tuple(values.shape))
         for name, part in zip(row.ours, row.read(values), strict=True):
             tensors[name] = part.contiguous()
     return tensors
@@ -271,30 +252,10 @@ def _read_dataset(dataset: h5py.Dataset) -> Tensor:
 
 
 def _stored_names(file: h5py.File) -> dict[str, str]:
-    """Map the standard name of each dataset to the name that the file uses.
-
-    Two dialects differ: bilm-tf leaves `MultiRNNCell/Cell0` out of the names of one-layer models,
-    and tools that dump a TensorFlow checkpoint as it is keep TensorFlow's own names.
-    """
+    """Map the standard name of each dataset to the name that the file uses."""
     names: list[str] = []
     file.visititems(lambda name, item: names.append(name) if hasattr(item, "shape") else None)
-    return {_standard_name(name): name for name in names}
-
-
-def _standard_name(name: str) -> str:
-    for theirs, standard in (
-        (r"^(lm|bilm)/", ""),
-        (r"/rnn/", "/RNN/"),
-        (r"/multi_rnn_cell/", "/MultiRNNCell/"),
-        (r"/cell_", "/Cell"),
-        (r"/lstm_cell/", "/LSTMCell/"),
-        (r"/projection/kernel$", "/W_P_0"),
-        (r"(RNN_\d/.*)/kernel$", r"\1/W_0"),
-        (r"(RNN_\d/.*)/bias$", r"\1/B"),
-        (r"(RNN_\d/RNN)/(LSTMCell|GRUCell)/", r"\1/MultiRNNCell/Cell0/\2/"),
-    ):
-        name = re.sub(theirs, standard, name)
-    return name
+    return {standard_name(name): name for name in names}
 
 
 def _with_word_count(
@@ -311,43 +272,6 @@ def _with_word_count(
     return {**options, "n_tokens_vocab": int(file[stored["embedding"]].shape[0])}
 
 
-# --- checking -----------------------------------------------------------------------------------
-
-
-def _require_same_names(
-    path: Path, expected: set[str], found: set[str], kept: set[str] | None = None
-) -> None:
-    missing = sorted(expected - (kept or found))
-    if missing:
-        raise WeightsError(
-            f"{path}: the configuration asks for {_some(missing)}, which the file does not have"
-        )
-    extra = sorted(found - expected)
-    if extra:
-        raise WeightsError(
-            f"{path}: the file has {_some(extra)}, which the configuration does not describe "
-            "(more layers, filters or highways than it says?)"
-        )
-
-
-def _require_shape(path: Path, name: str, expected: Shape, found: Shape) -> None:
-    if expected != found:
-        raise WeightsError(
-            f"{path}: tensor '{name}' has shape {found}, but the configuration asks for {expected}"
-        )
-
-
-def _require_finite(path: Path, name: str, tensor: Tensor) -> None:
-    if torch.isfinite(tensor.sum()):  # a sum is quick, and no NaN or infinity escapes it
-        return
-    bad = int((~torch.isfinite(tensor)).sum())
-    if bad:
-        raise WeightsError(
-            f"{path}: tensor '{name}' has {bad} values of {tensor.numel()} that are NaN or "
-            "infinite; the file is damaged or the training diverged"
-        )
-
-
 def _check_vocabulary(checkpoint: Checkpoint, files: ModelFiles) -> None:
     if checkpoint.vocabulary is None:
         raise MissingFileError(
@@ -359,11 +283,6 @@ def _check_vocabulary(checkpoint: Checkpoint, files: ModelFiles) -> None:
             f"but {files.weights} has vectors for {checkpoint.config.n_words}"
         )
     checkpoint.vocabulary.require_specials(str(files.vocabulary))
-
-
-def _some(names: list[str]) -> str:
-    shown = ", ".join(f"'{name}'" for name in names[:3])
-    return shown if len(names) <= 3 else f"{shown} and {len(names) - 3} more"
 
 
 # --- writing ------------------------------------------------------------------------------------
@@ -387,6 +306,7 @@ def save_folder(checkpoint: Checkpoint, folder: Path | str) -> None:
 
     A card that is there already is kept, but for the fingerprint in it.
     """
+    require_alphabet(checkpoint.config, checkpoint.alphabet)
     folder = _made_folder(folder)
     tensors = {name: tensor.contiguous() for name, tensor in checkpoint.tensors.items()}
     if checkpoint.warm_state is not None:
@@ -399,8 +319,7 @@ def save_folder(checkpoint: Checkpoint, folder: Path | str) -> None:
             save_file(checkpoint.softmax, path, metadata={"format": "pt"})
     else:  # one that belongs to what was here before
         (folder / SOFTMAX_FILE).unlink(missing_ok=True)
-    if checkpoint.vocabulary is not None:
-        checkpoint.vocabulary.write(folder / VOCABULARY_FILE)
+    _write_lists(checkpoint, folder)
     (folder / CONFIG_FILE).write_text(checkpoint.config.to_json(), encoding="utf-8")
     _write_card(checkpoint, folder / CARD_FILE)
 
@@ -408,8 +327,9 @@ def save_folder(checkpoint: Checkpoint, folder: Path | str) -> None:
 def save_published(checkpoint: Checkpoint, folder: Path | str) -> None:
     """Write the published layout: `options.json` and `weights.hdf5`.
 
-    A warm state and mix weights have no place there and are left out.
+    A warm state, mix weights and an adaptive softmax have no place there and are left out.
     """
+    require_alphabet(checkpoint.config, checkpoint.alphabet)
     folder = _made_folder(folder)
     if (folder / WEIGHTS_FILE).exists():
         raise OutputExistsError(
@@ -423,8 +343,7 @@ def save_published(checkpoint: Checkpoint, folder: Path | str) -> None:
         for ours, theirs in (("weight", "softmax/W"), ("bias", "softmax/b")):
             if ours in checkpoint.softmax:
                 file.create_dataset(theirs, data=checkpoint.softmax[ours].contiguous().numpy())
-    if checkpoint.vocabulary is not None:
-        checkpoint.vocabulary.write(folder / VOCABULARY_FILE)
+    _write_lists(checkpoint, folder)
     options = json.dumps(checkpoint.config.to_options(), indent=2) + "\n"
     (folder / OPTIONS_FILE).write_text(options, encoding="utf-8")
 
@@ -436,6 +355,16 @@ def _made_folder(folder: Path | str) -> Path:
     except OSError as error:
         raise OutputError(f"cannot make the folder {folder}: {error}") from None
     return folder
+
+
+def _write_lists(checkpoint: Checkpoint, folder: Path) -> None:
+    """Write the words and the characters that ids stand for, where there are any."""
+    if checkpoint.vocabulary is not None:
+        with _replacing(folder / VOCABULARY_FILE) as path:
+            checkpoint.vocabulary.write(path)
+    if checkpoint.alphabet is not None:
+        with _replacing(folder / CHARACTERS_FILE) as path:
+            checkpoint.alphabet.write(path)
 
 
 def _write_card(checkpoint: Checkpoint, path: Path) -> None:

@@ -17,12 +17,16 @@ from elmo.errors import ConfigError
 
 Activation = Literal["relu", "tanh"]
 Cell = Literal["lstm", "gru"]
-Preset = Literal["tiny", "small", "medium", "original"]
+Preset = Literal["tiny", "novel", "tutorial", "small", "medium", "original"]
 
 STANDARD_FILTERS = ((1, 32), (2, 32), (3, 64), (4, 128), (5, 256), (6, 512), (7, 1024))
 """(width, number) of the character filters of every model that AllenNLP published."""
 
+N_BYTE_CHARACTERS = 262
+"""Rows of the character table of a model that spells words as UTF-8 bytes, as published."""
+
 _MODEL_TYPE = "elmo"
+_LEAST_CHARACTERS = 8  # the masked row, six special characters, one character: see alphabet.py
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -55,9 +59,12 @@ class ElmoConfig:
     n_highway: int = 2
     """Highway layers between the filters and the projection."""
     max_characters: int = 50
-    """Bytes of a word that are read, its begin and end marks included."""
+    """Bytes of a word that are read (with an alphabet: characters), its two marks included."""
     n_words: int = 0
     """Words of the vocabulary of a model that reads words; 0 for one that reads characters."""
+    n_characters: int = N_BYTE_CHARACTERS
+    """Rows of the character table, the masked row included. 262: words are UTF-8 bytes; any other
+    number: they are code points of an alphabet (`Alphabet.n_characters`)."""
     mix_weights: tuple[float, ...] = ()
     """Layer weights before the softmax for `layers="mix"`; empty for equal weights."""
     mix_gamma: float = 1.0
@@ -76,7 +83,7 @@ class ElmoConfig:
         if not self.reads_characters:
             # Fields without a meaning there: equal models have equal configurations.
             for field in fields(self):
-                if field.name in ("char_dim", "activation", "n_highway", "max_characters"):
+                if field.name in _CHARACTER_FIELDS:
                     object.__setattr__(self, field.name, field.default)
             object.__setattr__(self, "filters", ())
 
@@ -89,6 +96,7 @@ class ElmoConfig:
             ("n_highway", 0),
             ("n_words", 0),
             ("max_characters", 3),  # <S> is spelt begin-word, begin-sentence, end-word
+            ("n_characters", _LEAST_CHARACTERS),
         ):
             value = getattr(self, name)
             whole = isinstance(value, int) and not isinstance(value, bool) and value >= least
@@ -110,6 +118,13 @@ class ElmoConfig:
                 f"at least one (width, number), no wider than max_characters={self.max_characters}",
                 0 < widest <= self.max_characters,
             )
+            _require(
+                "n_characters",
+                self.n_characters,
+                f"{N_BYTE_CHARACTERS} for UTF-8 bytes (261 and the masked row), or the "
+                "n_characters of an alphabet, which is never 261",
+                self.n_characters != N_BYTE_CHARACTERS - 1,
+            )
         _require(
             "projection_dim",
             self.projection_dim,
@@ -127,6 +142,11 @@ class ElmoConfig:
     def reads_characters(self) -> bool:
         """Whether words are read as characters (else as entries of a vocabulary)."""
         return self.n_words == 0
+
+    @property
+    def has_alphabet(self) -> bool:
+        """Whether words are spelt as code points of an alphabet (else as UTF-8 bytes)."""
+        return self.reads_characters and self.n_characters != N_BYTE_CHARACTERS
 
     @property
     def n_filters(self) -> int:
@@ -157,12 +177,20 @@ class ElmoConfig:
 
     @classmethod
     def preset(cls, name: Preset, **changes: Any) -> ElmoConfig:
-        """Give the configuration of a published size, with changes by keyword.
+        """Give the configuration of a known size, with changes by keyword.
 
         Args:
-            name: `tiny` (for tests), or a size that AllenNLP published: `small` (13.6 M
-                parameters), `medium` (28.0 M) or `original` (93.6 M).
+            name: `tiny` (for tests); a size that AllenNLP published: `small` (13.6 M parameters),
+                `medium` (28.0 M) or `original` (93.6 M); `tutorial`, the size of a well-known
+                Chinese tutorial; or `novel`, for one book and a CPU. The last two are made for
+                models with an alphabet: give its `n_characters`.
             changes: Fields that differ.
+
+        Example:
+            >>> from elmo import Alphabet
+            >>> alphabet = Alphabet.build(["石头", "记"])
+            >>> ElmoConfig.preset("novel", n_characters=alphabet.n_characters).has_alphabet
+            True
         """
         sizes: dict[str, dict[str, Any]] = {
             "tiny": {
@@ -171,6 +199,20 @@ class ElmoConfig:
                 "char_dim": 4,
                 "filters": ((1, 4), (2, 8), (3, 16), (4, 32), (5, 64)),
                 "n_highway": 1,
+            },
+            "novel": {
+                "dim": 256,
+                "projection_dim": 128,
+                "char_dim": 32,
+                "filters": ((1, 64), (2, 64), (3, 64)),
+                "n_highway": 1,
+                "max_characters": 10,
+            },
+            "tutorial": {
+                "dim": 512,
+                "projection_dim": 256,
+                "char_dim": 128,
+                "max_characters": 10,
             },
             "small": {"dim": 1024, "projection_dim": 128, "n_highway": 1},
             "medium": {"dim": 2048, "projection_dim": 256, "n_highway": 1},
@@ -215,7 +257,8 @@ class ElmoConfig:
         """Read the content of a bilm-tf `options.json`.
 
         Keys that only matter to bilm-tf's training are ignored. `n_characters` may be 261 (as
-        written while training) or 262 (as bilm-tf asks for inference): both mean the same table.
+        written while training) or 262 (as bilm-tf asks for inference): both mean the same table
+        of bytes. Any other number is that of an alphabet, the masked row included.
         Missing keys get bilm-tf's own defaults: one layer, no clips, no skip connections.
         """
         lstm = _section(options, "lstm")
@@ -253,21 +296,27 @@ class ElmoConfig:
             "embedding": {"dim": self.char_dim},
             "filters": [list(pair) for pair in self.filters],
             "n_highway": self.n_highway,
-            "n_characters": 262,  # bilm-tf and simple_elmo refuse 261 when embedding
+            # For bytes 262, not 261: bilm-tf and simple_elmo refuse 261 when embedding.
+            "n_characters": self.n_characters,
             "max_characters_per_token": self.max_characters,
         }
         return {"lstm": lstm, "char_cnn": char_cnn}
 
 
+_CHARACTER_FIELDS = ("char_dim", "activation", "n_highway", "max_characters", "n_characters")
+
+
 def _character_values(char_cnn: Mapping[str, Any]) -> dict[str, Any]:
-    n_characters = char_cnn.get("n_characters", 262)
-    _require("char_cnn.n_characters", n_characters, "261 or 262", n_characters in (261, 262))
+    n_characters = char_cnn.get("n_characters", N_BYTE_CHARACTERS)
+    if n_characters == N_BYTE_CHARACTERS - 1:
+        n_characters = N_BYTE_CHARACTERS
     return {
         "char_dim": _option(_section(char_cnn, "embedding"), "char_cnn.embedding.dim"),
         "filters": _option(char_cnn, "char_cnn.filters"),
         "activation": _option(char_cnn, "char_cnn.activation"),
         "n_highway": char_cnn.get("n_highway") or 0,
         "max_characters": char_cnn.get("max_characters_per_token", 50),
+        "n_characters": n_characters,
     }
 
 

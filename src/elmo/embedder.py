@@ -22,8 +22,9 @@ from elmo.bilm import BiLM, State, word_ids
 from elmo.checkpoint import Checkpoint, save_checkpoint
 from elmo.config import ElmoConfig
 from elmo.errors import ConfigError, ElmoWarning, InputError
+from elmo.linear import runs_natively
 from elmo.models import HubOptions, open_model
-from elmo.packed import PackedBiLM, runs_natively
+from elmo.packed import PackedBiLM
 from elmo.pipeline import Pipeline, windows
 from elmo.selection import mix_layers, select_layers
 from elmo.sentences import Words, checked_sentences, tokenized_texts
@@ -109,7 +110,7 @@ class ELMo:
                     f"precision={self.precision!r} is for CPUs; use 'fp32' on {place}"
                 )
             model = bilm.to(place).requires_grad_(False)
-        ids = word_ids(self.config, bilm.vocabulary)
+        ids = word_ids(self.config, bilm.vocabulary, bilm.alphabet)
         pipeline = Pipeline(model, ids, warm_state, self._word_cache_mb, self._token_file)
         if self._token_file is not None:
             known = self._fingerprint or model.to_checkpoint().fingerprint()
@@ -502,8 +503,9 @@ class ELMo:
     def _tell_of_cut_words(self) -> None:
         if self.n_cut_words and not self._told_of_cut_words:
             self._told_of_cut_words = True
+            unit = "characters" if self.config.has_alphabet else "bytes"
             _warn(
-                f"words longer than the {self.config.max_characters - 2} bytes that the model "
+                f"words longer than the {self.config.max_characters - 2} {unit} that the model "
                 f"reads were cut ({self.n_cut_words} so far; n_cut_words goes on counting)"
             )
 

@@ -15,7 +15,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from elmo.characters import N_CHARACTERS
 from elmo.config import ElmoConfig
 from elmo.errors import ConfigError
 
@@ -64,7 +63,7 @@ class CharacterEncoder(nn.Module):
 
     def __init__(self, config: ElmoConfig) -> None:
         super().__init__()
-        self.embedding = _table(N_CHARACTERS, config.char_dim)
+        self.embedding = _table(config.n_characters, config.char_dim)
         self.convolutions = nn.ModuleList(
             nn.Conv1d(config.char_dim, number, width) for width, number in config.filters
         )

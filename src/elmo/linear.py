@@ -12,11 +12,14 @@ each.
 from __future__ import annotations
 
 from functools import cache
-from typing import Protocol
+from typing import Protocol, get_args
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+
+from elmo.errors import ConfigError
+from elmo.settings import Precision
 
 # Rows for which oneDNN lays the weight out. With smaller values some CPUs sum in another order when
 # there are few rows; the speed is the same.
@@ -116,3 +119,34 @@ def packing_works(dtype: torch.dtype) -> bool:
     return same_weight and torch.allclose(
         product.float(), F.linear(inputs.float(), weight.float()), rtol=2e-2
     )
+
+
+def runs_natively(precision: Precision) -> bool:
+    """Tell whether this CPU computes in a precision, rather than only rounding weights to it."""
+    if precision not in get_args(Precision):
+        raise ConfigError(
+            f"precision is {precision!r}, expected one of {', '.join(get_args(Precision))}"
+        )
+    return precision == "fp32" or packing_works(torch.bfloat16)
+
+
+class Bricks:
+    """How weights are prepared at one precision.
+
+    A CPU without bfloat16 arithmetic computes in float32 with weights rounded to bfloat16: no
+    faster than fp32, but close to what the same setting gives elsewhere.
+    """
+
+    def __init__(self, precision: Precision) -> None:
+        self.native = runs_natively(precision)
+        self.rounded = precision == "bf16"
+        self.dtype = torch.bfloat16 if self.rounded and self.native else torch.float32
+
+    def linear(self, weight: Tensor, bias: Tensor | None = None) -> FrozenLinear:
+        """Prepare a product."""
+        weight = weight.detach()
+        if self.rounded:
+            weight = weight.bfloat16()
+        return frozen_linear(
+            weight.to(self.dtype), None if bias is None else bias.detach().to(self.dtype)
+        )

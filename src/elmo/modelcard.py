@@ -43,8 +43,9 @@ Training data and its licence, number of tokens, held-out perplexity, known limi
 def model_card(config: ElmoConfig, n_parameters: int, fingerprint: str) -> str:
     """Describe a model in the form of a Hub model card."""
     if config.reads_characters:
+        kind = "code points of an alphabet" if config.has_alphabet else "UTF-8 bytes"
         reads = (
-            f"characters (UTF-8 bytes, {config.max_characters} a word), "
+            f"characters ({kind}, {config.max_characters} a word), "
             f"{config.n_filters} filters, {config.n_highway} highway layers"
         )
     else:

@@ -8,15 +8,17 @@ from pathlib import Path
 from typing import get_args
 
 from elmo.bilm import random_bilm
-from elmo.checkpoint import Checkpoint, ModelFiles, find_model, load_checkpoint
+from elmo.checkpoint import Checkpoint, load_checkpoint
 from elmo.config import ElmoConfig, Preset
 from elmo.errors import ConfigError, ElmoWarning, MissingFileError
+from elmo.model_files import CHARACTERS_FILE, ModelFiles, find_model, name_files
 
 DEFAULT_MODEL = "random-small"
 """What is loaded when nobody names a model. Until trained weights ship, it is an untrained one."""
 
 _RANDOM = "random-"
 _HUB_FILES = ["config.json", "*.safetensors", "*options*.json", "*.hdf5", "*.h5", "vocab*.txt*"]
+_HUB_FILES += [CHARACTERS_FILE]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,8 +42,8 @@ def open_model(
 
     Args:
         name: A folder, a weights file, a repository of the Hub such as `someone/elmo-small`, or
-            `random-tiny|small|medium|original` for an untrained model of that size; the default
-            model if None.
+            `random-` and the name of a preset (`random-small`) for an untrained model of that
+            size; the default model if None.
         options: Instead of a name: an `options.json`, together with `weights`.
         weights: Instead of a name: a `weights.hdf5`, together with `options`.
         hub: How the Hub is asked.
@@ -68,12 +70,7 @@ def _explicit_pair(
             "a model is either a name or a pair of options and weights: "
             f"received name={name!r}, options={str(options)!r}, weights={str(weights)!r}"
         )
-    vocabularies = sorted(Path(weights).parent.glob("vocab*.txt*"))
-    return ModelFiles(
-        options=Path(options),
-        weights=Path(weights),
-        vocabulary=vocabularies[0] if vocabularies else None,
-    )
+    return name_files(Path(options), Path(weights))
 
 
 def _untrained(name: str) -> Checkpoint:

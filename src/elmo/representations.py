@@ -11,13 +11,14 @@ from typing import Any, Literal, Self, get_args
 import torch
 from torch import Tensor, nn
 
-from elmo.bilm import BiLM, BiLMBase, BiLMOutput, CarriedState
+from elmo.bilm import BiLM, BiLMBase, BiLMOutput, CarriedState, word_ids
 from elmo.checkpoint import save_checkpoint
 from elmo.config import ElmoConfig
 from elmo.errors import ConfigError
 from elmo.layers import ScalarMix
 from elmo.models import HubOptions, open_model
 from elmo.packed import PackedBiLM
+from elmo.sentences import checked_sentences
 from elmo.settings import ModelFormat
 
 Mix = Literal["learned", "top", "average"] | int
@@ -140,6 +141,20 @@ class Elmo(nn.Module):
         """Give the width of a representation."""
         return self.bilm.config.output_dim
 
+    def batch_to_ids(self, sentences: Sequence[Sequence[str]]) -> Tensor:
+        """Give the ids of sentences that this model reads, whatever its alphabet or vocabulary.
+
+        Args:
+            sentences: Lists of words.
+
+        Returns:
+            Character ids `(batch, time, max_characters)`, or word ids `(batch, time)` for a model
+            that reads words; 0 where there is no word.
+        """
+        bilm = self.bilm
+        given = list(checked_sentences(sentences))
+        return word_ids(bilm.config, bilm.vocabulary, bilm.alphabet).batch(given)
+
     def forward(self, ids: Tensor) -> dict[str, Any]:
         """Represent a batch.
 
@@ -212,6 +227,12 @@ def _flatten(ids: Tensor, config: ElmoConfig) -> tuple[tuple[int, ...], Tensor]:
     if config.reads_characters and ids.shape[-1] != config.max_characters:
         raise ConfigError(
             f"ids have {ids.shape[-1]} characters a word, the model reads {config.max_characters}"
+        )
+    n_ids = config.n_characters if config.reads_characters else config.n_words + 1
+    if ids.numel() and not 0 <= int(ids.min()) <= int(ids.max()) < n_ids:
+        raise ConfigError(
+            f"ids reach from {int(ids.min())} to {int(ids.max())}, the model has 0 to {n_ids - 1}; "
+            "spell sentences with its own Elmo.batch_to_ids"
         )
     lead = tuple(ids.shape[:-inner])
     return lead, ids.reshape(math.prod(lead), *ids.shape[-inner:])

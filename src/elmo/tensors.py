@@ -7,13 +7,13 @@ table is read forwards to load and backwards to save, so the two can never drift
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from elmo.characters import N_CHARACTERS
 from elmo.config import ElmoConfig
 
 Shape = tuple[int, ...]
@@ -47,7 +47,7 @@ def tensor_table(config: ElmoConfig) -> list[TensorRow]:
 
 
 def _character_rows(config: ElmoConfig) -> list[TensorRow]:
-    rows = [_padded_table_row("char_embed", N_CHARACTERS - 1, config.char_dim)]
+    rows = [_padded_table_row("char_embed", config.n_characters - 1, config.char_dim)]
     for i, (width, number) in enumerate(config.filters):
         ours = f"words.convolutions.{i}"
         rows.append(
@@ -146,3 +146,24 @@ def _padded_table_row(stored: str, rows: int, width: int) -> TensorRow:
         lambda t: (torch.cat([t.new_zeros(1, width), t]),),
         lambda ts: ts[0][1:],
     )
+
+
+def standard_name(name: str) -> str:
+    """Give the standard name of a stored tensor, whichever of the dialects its name is in.
+
+    bilm-tf leaves `MultiRNNCell/Cell0` out of the names of one-layer models, and tools that dump a
+    TensorFlow checkpoint as it is keep TensorFlow's own names.
+    """
+    for theirs, standard in (
+        (r"^(lm|bilm)/", ""),
+        (r"/rnn/", "/RNN/"),
+        (r"/multi_rnn_cell/", "/MultiRNNCell/"),
+        (r"/cell_", "/Cell"),
+        (r"/lstm_cell/", "/LSTMCell/"),
+        (r"/projection/kernel$", "/W_P_0"),
+        (r"(RNN_\d/.*)/kernel$", r"\1/W_0"),
+        (r"(RNN_\d/.*)/bias$", r"\1/B"),
+        (r"(RNN_\d/RNN)/(LSTMCell|GRUCell)/", r"\1/MultiRNNCell/Cell0/\2/"),
+    ):
+        name = re.sub(theirs, standard, name)
+    return name
