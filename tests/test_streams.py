@@ -1,9 +1,7 @@
 """Streams: every word is read once an epoch, in both directions, from any place on."""
 
 import itertools
-from dataclasses import dataclass
 
-import numpy as np
 import pytest
 import torch
 from hypothesis import given
@@ -13,31 +11,11 @@ from elmo.characters import CharacterMapper
 from elmo.errors import ConfigError, InputError
 from elmo.training.streams import Position, Streams
 from elmo.vocabulary import Vocabulary, WordMapper
+from list_shards import ListShard
 
 VOCABULARY = Vocabulary(["<S>", "</S>", "<UNK>", "a", "b", "c", "d"])
 WORDS = ["a", "b", "c", "d", "rare", "seldom", "long" * 20]
 MAPPER = CharacterMapper()
-
-
-@dataclass
-class ListShard:
-    """A shard made of documents of sentences of words."""
-
-    documents: list[list[list[str]]]
-
-    def __post_init__(self):
-        sentences = [sentence for document in self.documents for sentence in document]
-        words = [word for sentence in sentences for word in sentence]
-        self.rare = sorted({word for word in words if word not in VOCABULARY})
-        places = {word: len(VOCABULARY) + k for k, word in enumerate(self.rare)}
-        ids = [VOCABULARY.place(word) if word in VOCABULARY else places[word] for word in words]
-        self.tokens = np.array(ids, dtype=np.uint32)
-        self.sentence_starts = np.cumsum([0, *map(len, sentences)])
-        self.document_starts = np.cumsum([0, *map(len, self.documents)])
-        self.n_rare = len(self.rare)
-
-    def rare_words(self, numbers):
-        return [self.rare[number] for number in numbers]
 
 
 sentences = st.lists(st.sampled_from(WORDS), min_size=1, max_size=6)
@@ -75,7 +53,7 @@ def expected_pairs(sentence):
 
 
 def make(corpus, **settings):
-    shards = [ListShard(documents) for documents in corpus]
+    shards = [ListShard(documents, VOCABULARY) for documents in corpus]
     return Streams(shards, VOCABULARY, MAPPER, **{"rows": 1, "unroll": 1, **settings})
 
 
@@ -181,7 +159,7 @@ def test_rows_that_do_not_divide_are_refused():
 
 
 def test_a_word_model_reads_unknown_words_as_unknown():
-    shards = [ListShard([[["a", "rare", "b"]]])]
+    shards = [ListShard([[["a", "rare", "b"]]], VOCABULARY)]
     streams = Streams(shards, VOCABULARY, WordMapper(VOCABULARY), rows=1, unroll=4, shuffle="none")
     batch = next(streams.one_pass())
     words = [VOCABULARY.words[k - 1] for k in batch.types]

@@ -16,19 +16,23 @@ from typing import Any
 
 from cyclopts import CycloptsError
 
-from elmo.commands import models
+from elmo.commands import models, train
 from elmo.commands.base import DONE, REFUSED, STOPPED, app, say
 from elmo.errors import ElmoError, ElmoWarning, OutputError, OutputExistsError
 
-__all__ = ["app", "main", "models"]
+__all__ = ["app", "main", "models", "train"]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit code."""
     try:
         with _warnings_for_people():
+            given = list(sys.argv[1:] if arguments is None else arguments)
             code = app(
-                arguments, exit_on_error=False, print_error=False, result_action="return_value"
+                train.with_config(given),
+                exit_on_error=False,
+                print_error=False,
+                result_action="return_value",
             )
     except CycloptsError as error:
         say(f"error: {error}\nSee elmo --help.")

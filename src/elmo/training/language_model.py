@@ -34,8 +34,10 @@ class LanguageModel(nn.Module):
         self.dropout = dropout
 
     def start(self, rows: int, device: torch.device) -> State:
-        """Give the state before anything was read."""
-        return zero_state(self.bilm.config, rows, torch.empty(0, device=device))
+        """Give the state before anything was read, in the type of the weights."""
+        dtype = self.bilm.forward_layers[0].bias.dtype
+        parts = zero_state(self.bilm.config, rows, torch.empty(0, device=device))
+        return State(*(part.to(dtype) for part in parts))
 
     def forward(
         self,
@@ -111,14 +113,12 @@ class LanguageModel(nn.Module):
 
 def _joined(ends: list[list[LayerState]]) -> State:
     """Join the states of both directions' layers, without a way back for gradients."""
+    dtype = ends[0][0].memory.dtype  # autocast leaves it wide
     hidden, memory = (
         torch.stack(
-            [
-                torch.stack([side[layer][part].detach().float() for side in ends])
-                for layer in range(len(ends[0]))
-            ]
+            [torch.stack([end[part].detach().to(dtype) for end in pair]) for pair in layers]
         )
-        for part in range(2)
+        for part, layers in enumerate([list(zip(*ends, strict=True))] * 2)
     )
     return State(hidden, memory)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
 from torch import nn
 
@@ -13,13 +15,14 @@ from elmo.errors import ConfigError
 from elmo.layers import WordEncoder
 from elmo.models import open_model
 from elmo.output_layers import OutputLayer, make_output_layer
-from elmo.static_vectors import initial_embedding
 from elmo.training.language_model import LanguageModel
 from elmo.training.train_settings import TrainSettings
 from elmo.vocabulary import Vocabulary
 
 _FULL_SOFTMAX_WORDS = 20_000
 """Up to this many words the full softmax is the default: it is exact and hardly slower."""
+_HEAD_SHARE = 0.3
+"""Of a run: long enough for a new output layer not to disturb the layers below it."""
 _BATCH = {"tiny": 16, "tutorial": 16, "novel": 32}
 """Streams in a batch by preset; 128 as published for the others."""
 
@@ -34,17 +37,26 @@ def model_ids(model: LanguageModel, vocabulary: Vocabulary) -> WordIds:
     return word_ids(model.bilm.config, vocabulary, model.bilm.alphabet)
 
 
-def build_model(settings: TrainSettings, vocabulary: Vocabulary) -> tuple[LanguageModel, list[str]]:
+@dataclass(frozen=True)
+class Built:
+    """A model to be trained."""
+
+    model: LanguageModel
+    head_share: float
+    """Share of the run in which only the output layer learns."""
+    notes: list[str]
+    """What people should know about how it was made."""
+
+
+def build_model(settings: TrainSettings, vocabulary: Vocabulary) -> Built:
     """Make the model of a run, with fresh weights or those of another model.
 
     Args:
         settings: The settings.
         vocabulary: The words of the corpus.
-
-    Returns:
-        The model, and lines for people about what was done.
     """
     notes: list[str] = []
+    head_share = settings.head_share or 0.0
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(settings.seed)
         if settings.start_from is None:
@@ -55,13 +67,15 @@ def build_model(settings: TrainSettings, vocabulary: Vocabulary) -> tuple[Langua
             bilm = _known_bilm(settings, checkpoint, vocabulary)
             output, note = _known_output(settings, checkpoint, vocabulary, bilm)
             notes.append(note)
+            if settings.head_share is None and not checkpoint.softmax:
+                head_share = _HEAD_SHARE
         if settings.word_vectors is not None:
             notes.append(_start_from_static_vectors(settings, bilm, vocabulary))
     if settings.freeze_words:
         _require_words(settings, bilm, "--freeze-words").embedding.weight.requires_grad_(False)
     if settings.compile:
         bilm.words.compile(dynamic=True)
-    return LanguageModel(bilm, output, settings.dropout), notes
+    return Built(LanguageModel(bilm, output, settings.dropout), head_share, notes)
 
 
 def to_checkpoint(model: LanguageModel, vocabulary: Vocabulary) -> Checkpoint:
@@ -115,6 +129,8 @@ def _fresh_output(settings: TrainSettings, vocabulary: Vocabulary, bilm: BiLM) -
 
 
 def _start_from_static_vectors(settings: TrainSettings, bilm: BiLM, vocabulary: Vocabulary) -> str:
+    from elmo.static_vectors import initial_embedding
+
     words = _require_words(settings, bilm, "--word-vectors")
     assert settings.word_vectors is not None
     generator = torch.Generator().manual_seed(settings.seed)

@@ -40,6 +40,8 @@ class Progress:
     """Length of `metrics.jsonl` when the snapshot was taken."""
     best_loss: float | None = None
     """Lowest held-out loss so far."""
+    best_ppl: float | None = None
+    """Perplexity then, the mean of both directions."""
     best_step: int = 0
     worse: int = 0
     """Measurements since then."""

@@ -105,8 +105,9 @@ class TrainSettings:
 
     start_from: str | None = None
     """Model to go on from instead of random weights: folder, weights file or Hub repository."""
-    head_steps: int = 0
-    """First train only the output layer, for so many steps."""
+    head_share: float | None = None
+    """Share of the run, at its begin, in which only the output layer learns; by default 0.3 where
+    --start-from has no output layer, else 0."""
     layer_decay: float = 1.0
     """Factor of the learning rate for each layer further from the output."""
 
@@ -122,6 +123,8 @@ class TrainSettings:
     """Snapshots that are kept."""
     log_every: int = 100
     """Steps between rows of metrics.jsonl."""
+    hdf5: bool = False
+    """Write the best model in the published layout, too (options.json + weights.hdf5)."""
     tensorboard: bool = False
     """Write TensorBoard events, too; needs the extra tensorboard."""
     seed: int = 0
@@ -147,10 +150,12 @@ class TrainSettings:
             _require(name, getattr(self, name), "at least 1", getattr(self, name) >= 1)
         for name in ("checkpoint_every", "keep", "log_every"):
             _require(name, getattr(self, name), "at least 1", getattr(self, name) >= 1)
-        for name in ("warmup", "weight_decay", "patience", "head_steps", "seed"):
+        for name in ("warmup", "weight_decay", "patience", "seed"):
             _require(name, getattr(self, name), "at least 0", getattr(self, name) >= 0)
         _require("dropout", self.dropout, "from 0 up to, not including, 1", 0 <= self.dropout < 1)
         _require("restarts", self.restarts, "a share from 0 to 1", 0 <= self.restarts <= 1)
+        share = self.head_share
+        _require("head_share", share, "a share from 0 to 1", share is None or 0 <= share <= 1)
         _require("layer_decay", self.layer_decay, "above 0, up to 1", 0 < self.layer_decay <= 1)
         given = [name for name in LENGTHS if getattr(self, name) is not None]
         if len(given) > 1:

@@ -19,9 +19,10 @@ from torch import Tensor
 from torch.nn.parallel import DistributedDataParallel
 
 from elmo.bilm import State
-from elmo.checkpoint import save_folder
+from elmo.checkpoint import save_folder, save_published
 from elmo.errors import ConfigError, ElmoError, MissingFileError, OutputError, OutputExistsError
-from elmo.training.language_model import LanguageModel, measure
+from elmo.models import open_model
+from elmo.training.language_model import measure
 from elmo.training.metrics import (
     CURVE_FILE,
     METRICS_FILE,
@@ -30,7 +31,6 @@ from elmo.training.metrics import (
     ProgressLine,
     TensorBoard,
     draw_curve,
-    perplexity,
     read_metrics,
 )
 from elmo.training.optimizers import make_optimizer, recipe, set_rate
@@ -71,8 +71,6 @@ class TrainReport:
     """False if it was interrupted and can go on."""
     loss: float
     """Mean training loss since the last row of metrics."""
-    best_ppl: float | None
-    """Mean perplexity, over both directions, of the best measurement."""
     words_per_second: float
     curve: Path | None
 
@@ -115,8 +113,9 @@ class _Run:
         assert settings.data is not None and settings.out is not None
         self.out = settings.out
         self.corpus = Corpus.open(settings.data)
-        model, self.notes = build_model(settings, self.corpus.vocabulary)
-        self.model = model.to(processes.device)
+        built = build_model(settings, self.corpus.vocabulary)
+        self.notes, self.head_share = built.notes, built.head_share
+        self.model = built.model.to(processes.device)
         self.rows = batch_rows(settings)
         self.recipe = recipe(settings, self.rows)
         self.optimizer = make_optimizer(self.model, settings, self.recipe.rate)
@@ -231,15 +230,16 @@ class _Run:
             self._save_model(LAST)
             if self.heldout is None:
                 self._save_model(BEST)
+            if self.settings.hdf5:
+                best = open_model(str(self.out / BEST))
+                save_published(best, self.out / f"{BEST}-hdf5")
             if draw_curve(read_metrics(self.out / METRICS_FILE), self.out / CURVE_FILE):
                 curve = self.out / CURVE_FILE
-        best = self.progress.best_loss
         return TrainReport(
             out=self.out,
             progress=self.progress,
             finished=finished,
             loss=self._mean_loss() if self.n_losses else self.last_loss,
-            best_ppl=None if best is None else perplexity(best),
             words_per_second=self.progress.tokens / max(1e-9, self.progress.seconds),
             curve=curve,
         )
@@ -297,7 +297,7 @@ class _Run:
 
     def _set_phase(self) -> None:
         """Freeze the body while only the output layer is to learn."""
-        head_only = self.progress.step < self.settings.head_steps
+        head_only = self._done() < self.head_share
         if getattr(self, "head_only", None) == head_only:
             return
         self.head_only = head_only
@@ -417,7 +417,11 @@ class _Run:
         )
         if progress.best_loss is None or loss < progress.best_loss:
             self.progress = dataclasses.replace(
-                progress, best_loss=loss, best_step=progress.step, worse=0
+                progress,
+                best_loss=loss,
+                best_ppl=(forward + backward) / 2,
+                best_step=progress.step,
+                worse=0,
             )
             if self.processes.is_first:
                 self._save_model(BEST)

@@ -1,0 +1,63 @@
+"""Domain fine-tuning: a published or trained model goes on learning from other text."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from elmo.errors import ConfigError
+from elmo.models import open_model
+from elmo.settings import TokenizerName
+from elmo.training.prepare import prepare
+from elmo.training.prepare_settings import PrepareSettings
+from elmo.training.shards import MANIFEST_FILE
+from elmo.training.train_settings import LENGTHS, TrainSettings
+from elmo.training.trainer import TrainReport, train
+
+RATE = 1e-3
+LAYER_DECAY = 0.6
+"""Each layer further from the output learns at 0.6 of the rate of the one above it."""
+
+
+def finetune(
+    model: str,
+    corpus: list[Path],
+    settings: TrainSettings,
+    tokenizer: TokenizerName = "whitespace",
+    vocab_size: int | None = None,
+) -> TrainReport:
+    """Go on training a model on text of a domain.
+
+    Without an output layer (published weights have none) a new one is learned first, with the
+    layers below frozen, then all of them, the lower the more slowly.
+
+    Args:
+        model: Folder, weights file or Hub repository.
+        corpus: A folder that `elmo prepare` wrote, or text files.
+        settings: How; its `out` is needed. By default one pass over the text, two if the output
+            layer is new.
+        tokenizer: How text files are split.
+        vocab_size: Words of a new output layer, if text files are given.
+    """
+    if settings.out is None:
+        raise ConfigError("fine-tuning needs --out, a folder for the run")
+    checkpoint = open_model(model)
+    data = _prepared(corpus)
+    if data is None:
+        data = settings.out / "corpus"
+        if not (data / MANIFEST_FILE).exists():
+            _prepare(corpus, data, model, bool(checkpoint.softmax), tokenizer, vocab_size)
+    changes: dict[str, object] = {"start_from": model, "data": data}
+    if all(getattr(settings, name) is None for name in LENGTHS):
+        changes["epochs"] = 1.0 if checkpoint.softmax else 2.0
+    if settings.rate is None and settings.optimizer == "adamw":
+        changes["rate"] = RATE
+    if settings.layer_decay == 1.0:
+        changes["layer_decay"] = LAYER_DECAY
+    return train(settings.replace(**changes))
+
+
+def _prepared(corpus: list[Path]) -> Path | None:
+    """Give the prepared folder, if the corpus is one."""
+    if len(corpus) == 1 and (corpus[0] / MANIFEST_FILE).is_file():
+        return corpus[0]
+    return None
