@@ -13,6 +13,8 @@ import numpy as np
 
 BEGIN_SENTENCE, END_SENTENCE, BEGIN_WORD, END_WORD, PADDING = range(256, 261)
 N_CHARACTERS = 261
+SPECIAL_CHARACTERS = ("<S>", "</S>", "<W>", "</W>", "<PAD>", "<UNK>")
+"""The first rows of `char_embed` in a model with an alphabet; its characters follow."""
 FORGET_BIAS = 1.0  # TensorFlow adds it and does not save it
 
 
@@ -24,6 +26,15 @@ def spelling(word, max_characters):
     return row + [PADDING] * (max_characters - len(row))
 
 
+def alphabet_spelling(word, max_characters, characters):
+    """Give the ids of a word by an alphabet, not shifted: rows of `char_embed`."""
+    table = [*SPECIAL_CHARACTERS, *characters]
+    inside = [word] if word in ("<S>", "</S>") else list(word)
+    names = ["<W>", *inside[: max_characters - 2], "</W>"]
+    names += ["<PAD>"] * (max_characters - len(names))
+    return [table.index(name if name in table else "<UNK>") for name in names]
+
+
 class Oracle:
     """A biLM in float64.
 
@@ -31,10 +42,11 @@ class Oracle:
     `clipped` counts how often the two clips had something to do.
     """
 
-    def __init__(self, options, tensors, vocabulary=None):
+    def __init__(self, options, tensors, vocabulary=None, characters=None):
         self.options = options
         self.tensors = {name: np.asarray(t, dtype=np.float64) for name, t in tensors.items()}
         self.vocabulary = vocabulary
+        self.characters = characters
         self.lstm = options["lstm"]
         self.n_layers = self.lstm["n_layers"]
         self.dim, self.width = self.lstm["dim"], self.lstm["projection_dim"]
@@ -82,7 +94,13 @@ class Oracle:
 
     def _from_characters(self, word):
         cnn = self.options["char_cnn"]
-        characters = self.tensors["char_embed"][spelling(word, cnn["max_characters_per_token"])]
+        longest = cnn["max_characters_per_token"]
+        row = (
+            spelling(word, longest)
+            if self.characters is None
+            else alphabet_spelling(word, longest, self.characters)
+        )
+        characters = self.tensors["char_embed"][row]
         activation = {"relu": lambda x: np.maximum(x, 0), "tanh": np.tanh}[cnn["activation"]]
         responses = []
         for i, (width, _) in enumerate(cnn["filters"]):
@@ -172,7 +190,9 @@ def tensor_shapes(options):
 
 def _character_shapes(cnn, width):
     char_dim = cnn["embedding"]["dim"]
-    shapes = {"char_embed": (N_CHARACTERS, char_dim)}
+    stated = cnn.get("n_characters", 262)  # with the masked row, which is not stored
+    rows = N_CHARACTERS if stated in (261, 262) else stated - 1
+    shapes = {"char_embed": (rows, char_dim)}
     for i, (filter_width, number) in enumerate(cnn["filters"]):
         shapes[f"CNN/W_cnn_{i}"] = (1, filter_width, char_dim, number)
         shapes[f"CNN/b_cnn_{i}"] = (number,)
@@ -200,8 +220,11 @@ def random_tensors(options, seed=0, recurrent_scale=1.0):
     return tensors
 
 
-def write_files(folder, options, tensors, vocabulary=None):
-    """Write `options.json`, `weights.hdf5` and `vocab.txt` as the published tools would."""
+def write_files(folder, options, tensors, vocabulary=None, characters=None):
+    """Write `options.json`, `weights.hdf5`, `vocab.txt` as the published tools would.
+
+    And `characters.txt`, as we describe it; of characters that need no escape.
+    """
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "options.json").write_text(json.dumps(options))
@@ -210,4 +233,7 @@ def write_files(folder, options, tensors, vocabulary=None):
             file.create_dataset(name, data=tensor)
     if vocabulary is not None:
         (folder / "vocab.txt").write_text("".join(f"{word}\n" for word in vocabulary))
+    if characters is not None:
+        lines = (*SPECIAL_CHARACTERS, *characters)
+        (folder / "characters.txt").write_text("".join(f"{line}\n" for line in lines))
     return folder

@@ -7,12 +7,14 @@ from functools import cache
 import torch
 from hypothesis import strategies as st
 
-from elmo import BiLM, ElmoConfig
+from elmo import Alphabet, BiLM, ElmoConfig
 from elmo.linear import packing_works
 from elmo.vocabulary import Vocabulary
 
 VOCABULARY = ("<S>", "</S>", "<UNK>", "the", "cat", "sat", "Öl", "河", ".")
 """Words of the models that read words."""
+ALPHABET = Alphabet("thecasOlé河.x<>S/🤗ü")
+"""Characters of the models that spell words as code points; many words have others, too."""
 
 # Words that have broken some published implementation: none, marks, bytes beyond ASCII, astral
 # planes, white space inside, one byte below, at and above the 48 bytes of the standard models.
@@ -21,7 +23,7 @@ _LIMITS = ("x" * 47, "x" * 48, "x" * 49, "ü" * 24, "x" + "ü" * 24, "🤗" * 12
 
 
 @st.composite
-def options(draw, cells=("lstm",), reads=("characters",), n_layers=(1, 2, 3)):
+def options(draw, cells=("lstm",), reads=("characters",), n_layers=(1, 2, 3), spells=("bytes",)):
     """Draw the content of an `options.json`, odd sizes and every switch included."""
     dim = draw(st.sampled_from([1, 2, 5, 7, 8, 16]))
     width = draw(st.one_of(st.just(dim), st.integers(1, dim)))
@@ -38,11 +40,11 @@ def options(draw, cells=("lstm",), reads=("characters",), n_layers=(1, 2, 3)):
         lstm["cell"] = cell
     if draw(st.sampled_from(reads)) == "words":
         return {"lstm": lstm, "n_tokens_vocab": len(VOCABULARY)}
-    return {"lstm": lstm, "char_cnn": draw(_char_cnn(width))}
+    return {"lstm": lstm, "char_cnn": draw(_char_cnn(width, draw(st.sampled_from(spells))))}
 
 
 @st.composite
-def _char_cnn(draw, width):
+def _char_cnn(draw, width, spelling):
     max_characters = draw(st.sampled_from([3, 4, 8, 13, 50]))
     widths = st.integers(1, min(7, max_characters))
     pairs = draw(st.lists(st.tuples(widths, st.integers(1, 6)), min_size=1, max_size=3))
@@ -53,7 +55,9 @@ def _char_cnn(draw, width):
         "embedding": {"dim": draw(st.integers(1, 5))},
         "filters": [list(pair) for pair in pairs],
         "n_highway": draw(st.integers(0, 2)),
-        "n_characters": draw(st.sampled_from([261, 262])),
+        "n_characters": draw(st.sampled_from([261, 262]))
+        if spelling == "bytes"
+        else ALPHABET.n_characters,
         "max_characters_per_token": max_characters,
     }
 
@@ -96,7 +100,7 @@ def seeded_bilm(config, seed=0, recurrent_scale=1.0):
     Fresh models have zero biases, behind which a forgotten or doubled bias would hide.
     """
     vocabulary = None if config.reads_characters else Vocabulary(VOCABULARY)
-    bilm = BiLM(config, vocabulary).eval()
+    bilm = BiLM(config, vocabulary, ALPHABET if config.has_alphabet else None).eval()
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for name, parameter in bilm.named_parameters():
@@ -114,6 +118,11 @@ def word_config(**changes):
     """Give the sizes of a small model that reads the words of `VOCABULARY`."""
     settings = {"n_words": len(VOCABULARY), "filters": (), **changes}
     return ElmoConfig.preset("tiny", **settings)
+
+
+def alphabet_config(**changes):
+    """Give the sizes of a small model that spells words with `ALPHABET`."""
+    return ElmoConfig.preset("tiny", n_characters=ALPHABET.n_characters, **changes)
 
 
 def with_changed_weight(checkpoint, name, value):

@@ -28,6 +28,7 @@ from elmo.tensors import tensor_table
 from elmo.vocabulary import Vocabulary
 from oracle import random_tensors, tensor_shapes, write_files
 from strategies import (
+    ALPHABET,
     VOCABULARY,
     configs,
     options,
@@ -36,7 +37,11 @@ from strategies import (
     word_config,
 )
 
-EVERY_KIND = {"cells": ("lstm", "gru"), "reads": ("characters", "words")}
+EVERY_KIND = {
+    "cells": ("lstm", "gru"),
+    "reads": ("characters", "words"),
+    "spells": ("bytes", "code points"),
+}
 
 
 @pytest.fixture(scope="module")
@@ -119,6 +124,8 @@ def test_folder_to_hdf5_to_folder_changes_no_bit(scratch, config):
         assert_same_tensors(found.tensors, original.tensors)
         assert found.fingerprint() == original.fingerprint()
         assert (found.vocabulary is None) == config.reads_characters
+        assert found.alphabet == original.alphabet
+        assert (found.alphabet is None) == (not config.has_alphabet)
     assert final.config == twice.config
     if not config.reads_characters:
         assert final.vocabulary.words == VOCABULARY
@@ -129,7 +136,10 @@ def test_folder_to_hdf5_to_folder_changes_no_bit(scratch, config):
 def test_hdf5_to_folder_to_hdf5_changes_no_bit(scratch, drawn, seed):
     first, second, third = scratch()
     tensors = random_tensors(drawn, seed)
-    write_files(first, drawn, tensors, None if "char_cnn" in drawn else VOCABULARY)
+    config = ElmoConfig.from_options(drawn)
+    words = None if config.reads_characters else VOCABULARY
+    characters = ALPHABET.characters if config.has_alphabet else None
+    write_files(first, drawn, tensors, words, characters)
     save_folder(load(first), second)
     save_published(load(second), third)
     with h5py.File(third / "weights.hdf5") as file:
@@ -140,7 +150,9 @@ def test_hdf5_to_folder_to_hdf5_changes_no_bit(scratch, drawn, seed):
             assert file[name].dtype == np.float32
             assert np.array_equal(file[name][...], values), name
     written = json.loads((third / "options.json").read_text())
-    assert ElmoConfig.from_options(written) == ElmoConfig.from_options(drawn)
+    assert ElmoConfig.from_options(written) == config
+    if config.has_alphabet:
+        assert (third / "characters.txt").read_text() == (first / "characters.txt").read_text()
 
 
 @settings(max_examples=25)
@@ -148,7 +160,7 @@ def test_hdf5_to_folder_to_hdf5_changes_no_bit(scratch, drawn, seed):
 def test_the_table_lists_exactly_the_tensors_of_the_model(config):
     table = tensor_table(config)
     ours = {name: shape for row in table for name, shape in row.ours.items()}
-    expected = BiLM(config).state_dict()
+    expected = seeded_bilm(config).state_dict()
     assert ours == {name: tuple(tensor.shape) for name, tensor in expected.items()}
     assert {row.stored: row.stored_shape for row in table} == tensor_shapes(config.to_options())
 
@@ -585,7 +597,8 @@ def test_the_published_layout_is_not_hidden_behind_ours(tmp_path, tiny_elmo):
 
 def test_saving_leaves_nothing_of_the_model_before(tmp_path, tiny_bilm, tiny_config):
     old = tiny_bilm.to_checkpoint()
-    save_folder(replace(old, softmax={"bias": torch.zeros(3)}), tmp_path)
+    softmax = {"weight": torch.zeros(3, 16), "bias": torch.zeros(3)}
+    save_folder(replace(old, softmax=softmax), tmp_path)
     (tmp_path / "README.md").write_text((tmp_path / "README.md").read_text() + "Mine.\n")
     new = seeded_bilm(tiny_config, seed=7).to_checkpoint()
     save_folder(new, tmp_path)
@@ -654,3 +667,31 @@ def test_a_vocabulary_is_part_of_the_fingerprint_of_a_word_model(word_bilm):
 def test_a_vocabulary_must_fit_the_model(word_bilm):
     with pytest.raises(ConfigError, match="the vocabulary has 1 words"):
         BiLM(word_bilm.config, Vocabulary(["<S>"]))
+
+
+def test_the_fingerprint_of_a_model_of_bytes_is_what_it_always_was():
+    # From before there were alphabets: files of vectors carry it.
+    config = ElmoConfig.preset("tiny", dim=4, projection_dim=2, filters=((1, 2),), n_highway=0)
+    zeros = {
+        name: torch.zeros(shape) for row in tensor_table(config) for name, shape in row.ours.items()
+    }
+    found = Checkpoint(config=config, tensors=zeros).fingerprint()
+    assert found == "eec5326531d01ad83c2a86233bc47f570712137daa7756f8cdd120e9a624a003"
+
+
+@pytest.mark.parametrize(
+    ("names", "chosen"),
+    [
+        (["vocab.txt", "vocab-2016.txt"], "vocab.txt"),
+        (["vocab.txt.gz", "vocab-2016.txt"], "vocab.txt.gz"),
+        (["vocab-2016-09-10.txt"], "vocab-2016-09-10.txt"),
+        (["vocab.txt.bak", "vocab.txt~", "characters.txt", "vocab_chars.txt"], None),
+        (["vocab_characters.txt", "vocabulary.txt"], "vocabulary.txt"),
+    ],
+)
+def test_the_vocabulary_is_never_taken_for_something_else(folder, names, chosen):
+    for name in names:
+        (folder / name).touch()
+    found = find_model(folder)
+    assert (found.vocabulary and found.vocabulary.name) == chosen
+    assert (found.characters is not None) == ("characters.txt" in names)

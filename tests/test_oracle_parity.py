@@ -6,6 +6,7 @@ import torch
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+import elmo.packed_words
 from elmo import BiLM, ELMo, ElmoConfig
 from elmo.batching import pack
 from elmo.bilm import State, word_ids
@@ -13,7 +14,7 @@ from elmo.layers import GRULayer, LayerState, LSTMLayer
 from elmo.models import open_model
 from elmo.packed import PackedBiLM
 from oracle import Oracle, random_tensors, write_files
-from strategies import VOCABULARY, batches, options, plain_batches
+from strategies import ALPHABET, VOCABULARY, batches, options, plain_batches
 
 pytestmark = pytest.mark.filterwarnings("ignore:words longer:elmo.errors.ElmoWarning")
 
@@ -29,9 +30,14 @@ def folder(tmp_path_factory):
 def models_of(folder, drawn, seed, recurrent_scale=1.0):
     """Give the oracle and the checkpoint that the package reads from the same numbers."""
     vocabulary = None if "char_cnn" in drawn else VOCABULARY
+    alphabet = drawn.get("char_cnn", {}).get("n_characters") == ALPHABET.n_characters
+    characters = ALPHABET.characters if alphabet else None
     tensors = random_tensors(drawn, seed, recurrent_scale)
-    write_files(folder, drawn, tensors, vocabulary)
-    return Oracle(drawn, tensors, vocabulary), open_model(folder)
+    write_files(folder, drawn, tensors, vocabulary, characters)
+    return Oracle(drawn, tensors, vocabulary, characters), open_model(folder)
+
+
+SPELLINGS = ("bytes", "code points")
 
 
 def state_arrays(state, n_layers):
@@ -43,7 +49,11 @@ def state_arrays(state, n_layers):
 
 
 @settings(max_examples=30)
-@given(drawn=options(cells=("lstm", "gru")), batch=batches(max_size=4), seed=st.integers(0, 9))
+@given(
+    drawn=options(cells=("lstm", "gru"), spells=SPELLINGS),
+    batch=batches(max_size=4),
+    seed=st.integers(0, 9),
+)
 def test_every_model_that_reads_characters_equals_the_oracle(folder, drawn, batch, seed):
     oracle, checkpoint = models_of(folder, drawn, seed)
     expected = oracle.read_all(batch)
@@ -51,7 +61,7 @@ def test_every_model_that_reads_characters_equals_the_oracle(folder, drawn, batc
         np.testing.assert_allclose(vectors, layers, **EXACT)
     assume(batch)
     plain = BiLM.from_checkpoint(checkpoint)
-    ids = word_ids(plain.config, None).batch(batch)
+    ids = word_ids(plain.config, None, plain.alphabet).batch(batch)
     for model in (plain, PackedBiLM(plain)):
         output = model.run(ids)
         for row, layers in enumerate(expected):
@@ -65,26 +75,30 @@ def test_every_model_that_reads_characters_equals_the_oracle(folder, drawn, batc
 @given(drawn=options(cells=("lstm", "gru"), reads=("words",)), batch=plain_batches())
 def test_every_model_that_reads_words_equals_the_oracle(folder, drawn, batch):
     oracle, checkpoint = models_of(folder, drawn, seed=3)
-    elmo = ELMo(checkpoint)
-    for vectors, layers in zip(elmo.encode_tokens(batch), oracle.read_all(batch), strict=True):
+    model = ELMo(checkpoint)
+    for vectors, layers in zip(model.encode_tokens(batch), oracle.read_all(batch), strict=True):
         np.testing.assert_allclose(vectors, layers, **EXACT)
 
 
 @settings(max_examples=30)
-@given(drawn=options(cells=("lstm", "gru")), batch=batches(max_size=6), rows=st.integers(1, 3))
+@given(
+    drawn=options(cells=("lstm", "gru"), spells=SPELLINGS),
+    batch=batches(max_size=6),
+    rows=st.integers(1, 3),
+)
 def test_carried_state_equals_the_oracle(folder, drawn, batch, rows):
     oracle, checkpoint = models_of(folder, drawn, seed=4)
     states = [{} for _ in range(rows)]
-    elmo = ELMo(checkpoint)
-    found = elmo.encode_tokens(batch, state="carry", batch_size=rows)
+    model = ELMo(checkpoint)
+    found = model.encode_tokens(batch, state="carry", batch_size=rows)
     for number, sentence in enumerate(batch):
         expected, states[number % rows] = oracle.read(sentence, states[number % rows])
         np.testing.assert_allclose(found[number], expected, **EXACT)
     assume(batch)
     for row in range(min(rows, len(batch))):
         hidden, memory = state_arrays(states[row], oracle.n_layers)
-        np.testing.assert_allclose(elmo.carried_state.hidden[:, :, row], hidden, **EXACT)
-        np.testing.assert_allclose(elmo.carried_state.memory[:, :, row], memory, **EXACT)
+        np.testing.assert_allclose(model.carried_state.hidden[:, :, row], hidden, **EXACT)
+        np.testing.assert_allclose(model.carried_state.memory[:, :, row], memory, **EXACT)
 
 
 @settings(max_examples=20)
@@ -125,16 +139,33 @@ def test_the_oracle_agrees_where_both_clips_bite(folder, cell):
         assert np.abs(layers - other).max() > 0.1
 
 
+@pytest.mark.parametrize("n_characters", [262, ALPHABET.n_characters])
 @pytest.mark.parametrize("max_characters", [3, 4, 5, 6, 7, 12, 50])
-def test_words_below_at_and_above_the_character_limit_equal_the_oracle(folder, max_characters):
+def test_words_below_at_and_above_the_character_limit_equal_the_oracle(
+    folder, max_characters, n_characters
+):
     drawn = ElmoConfig.preset(
-        "tiny", max_characters=max_characters, filters=((1, 3), (2, 5), (3, 4))
+        "tiny",
+        max_characters=max_characters,
+        filters=((1, 3), (2, 5), (3, 4)),
+        n_characters=n_characters,
     ).to_options()
     oracle, checkpoint = models_of(folder, drawn, seed=7)
     lengths = range(max_characters + 3)
     words = ["a" * n for n in lengths] + ["z" + "é" * n for n in lengths] + ["<S>", "</S>"]
     expected = np.stack([oracle.word_vector(word) for word in words])
     np.testing.assert_allclose(ELMo(checkpoint).word_vectors(words), expected, **EXACT)
+
+
+@settings(max_examples=20)
+@given(drawn=options(spells=SPELLINGS), batch=batches(max_size=4), seed=st.integers(0, 9))
+def test_the_table_for_large_alphabets_equals_the_oracle(folder, drawn, batch, seed):
+    oracle, checkpoint = models_of(folder, drawn, seed)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(elmo.packed_words, "_TABLE_BYTES", 1)
+        model = ELMo(checkpoint)
+    for vectors, layers in zip(model.encode_tokens(batch), oracle.read_all(batch), strict=True):
+        np.testing.assert_allclose(vectors, layers, **EXACT)
 
 
 def packed_run(layer, sequences):

@@ -115,7 +115,9 @@ def test_the_version_is_stated_once_and_the_same_everywhere():
     assert f"## {elmo.__version__}" in (ROOT / "CHANGELOG.md").read_text()
 
 
-@pytest.mark.parametrize("name", ["characters", "embedder", "representations"])
+@pytest.mark.parametrize(
+    "name", ["alphabet", "characters", "config", "embedder", "representations"]
+)
 def test_examples_in_docstrings_are_true(name):
     results = doctest.testmod(importlib.import_module(f"elmo.{name}"))
     assert results.attempted > 0

@@ -5,16 +5,26 @@ import copy
 import pytest
 import torch
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import elmo.linear
 import elmo.packed
-from elmo import CharacterMapper, ElmoConfig, batch_to_ids
+import elmo.packed_words
+from elmo import Alphabet, BiLM, CharacterMapper, ElmoConfig, batch_to_ids
 from elmo.bilm import word_ids
 from elmo.errors import ConfigError, WeightsError
 from elmo.layers import LayerState
 from elmo.linear import packing_works, runs_natively
 from elmo.packed import PackedBiLM
-from strategies import batches, configs, plain_batches, seeded_bilm, word_config
+from strategies import (
+    alphabet_config,
+    batches,
+    configs,
+    plain_batches,
+    rows_are_exact,
+    seeded_bilm,
+    word_config,
+)
 
 SENTENCES = [["The", "cat", "sat", "."], ["x" * 60, "é", "The"], [], ["a"] * 9]
 
@@ -31,12 +41,22 @@ def assert_same(found, expected, atol=1e-5):
 
 
 @settings(max_examples=30)
-@given(config=configs(cells=("lstm", "gru")), batch=batches(min_size=1))
+@given(
+    config=configs(cells=("lstm", "gru"), spells=("bytes", "code points")),
+    batch=batches(min_size=1),
+    table_bytes=st.sampled_from([1, 10_000, 1 << 30]),
+)
 @torch.no_grad()
-def test_packed_equals_plain_for_models_that_read_characters(config, batch):
+def test_packed_equals_plain_for_models_that_read_characters(config, batch, table_bytes):
     plain = seeded_bilm(config)
-    ids = word_ids(config, None).batch(batch)
-    assert_same(PackedBiLM(plain).run(ids), plain.run(ids))
+    ids = word_ids(config, None, plain.alphabet).batch(batch)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(elmo.packed_words, "_TABLE_BYTES", table_bytes)
+        packed = PackedBiLM(plain)
+    assert_same(packed.run(ids), plain.run(ids))
+    assert all(
+        torch.equal(packed.to_checkpoint().tensors[n], t) for n, t in plain.state_dict().items()
+    )
 
 
 @settings(max_examples=20)
@@ -101,10 +121,14 @@ def test_words_that_fill_their_row_see_only_whole_windows(tiny_config):
 
 
 @pytest.mark.parametrize("cell", ["lstm", "gru"])
-@pytest.mark.parametrize("reads", ["characters", "words"])
+@pytest.mark.parametrize("reads", ["characters", "code points", "words"])
 def test_the_weights_come_back_bit_for_bit(cell, reads):
-    config = ElmoConfig.preset("tiny", cell=cell, n_highway=2)
-    plain = seeded_bilm(config if reads == "characters" else word_config(cell=cell))
+    config = {
+        "characters": ElmoConfig.preset("tiny", cell=cell, n_highway=2),
+        "code points": alphabet_config(cell=cell),
+        "words": word_config(cell=cell),
+    }[reads]
+    plain = seeded_bilm(config)
     checkpoint = PackedBiLM(plain).to_checkpoint()
     expected = plain.state_dict()
     assert set(checkpoint.tensors) == set(expected)
@@ -112,6 +136,7 @@ def test_the_weights_come_back_bit_for_bit(cell, reads):
         assert torch.equal(checkpoint.tensors[name], tensor), name
     assert checkpoint.config == plain.config
     assert checkpoint.vocabulary is plain.vocabulary
+    assert checkpoint.alphabet is plain.alphabet
 
 
 @settings(max_examples=15)
@@ -164,6 +189,56 @@ def test_slicing_changes_no_bit(monkeypatch, tiny_config, cell, slice_bytes, tab
     found = packed.run(ids)
     assert torch.equal(found.layers, expected.layers)
     assert torch.equal(found.state.memory, expected.state.memory)
+
+
+@needs_packing
+@pytest.mark.parametrize("slice_bytes", [1, 3000])
+@torch.no_grad()
+def test_grouping_words_changes_no_bit(monkeypatch, tiny_config, slice_bytes):
+    words = ["a" * n for n in range(12)] + ["the", "cat", "x" * 60]
+    ids = word_ids(tiny_config, None).rows(words)
+    plain = seeded_bilm(tiny_config)
+    expected = PackedBiLM(plain).encode_words(ids)
+    monkeypatch.setattr(elmo.packed_words, "_SLICE_BYTES", slice_bytes)
+    assert torch.equal(PackedBiLM(plain).encode_words(ids), expected)
+
+
+def large_model():
+    """An alphabet for whose windows a table of 7 x 6,007 x 512 floats would be too large."""
+    alphabet = Alphabet(chr(0x4E00 + number) for number in range(6000))
+    config = ElmoConfig.preset(
+        "tiny",
+        max_characters=10,
+        n_characters=alphabet.n_characters,
+        filters=((1, 64), (2, 64), (3, 128), (7, 256)),
+    )
+    return BiLM(config, alphabet=alphabet).eval()
+
+
+@torch.no_grad()
+def test_a_large_alphabet_needs_no_large_table():
+    plain = large_model()
+    packed = PackedBiLM(plain)
+    assert isinstance(packed.words._table, elmo.packed_words._PassingTable)
+    words = [chr(0x4E00 + n) + chr(0x4E00 + 7 * n % 6000) * (n % 12) for n in range(0, 6000, 13)]
+    ids = word_ids(plain.config, None, plain.alphabet).rows([*words, "<S>", "</S>", "no", ""])
+    expected = plain.encode_words(ids)
+    torch.testing.assert_close(packed.encode_words(ids), expected, rtol=0, atol=1e-5)
+
+
+@torch.no_grad()
+def test_the_words_of_a_large_alphabet_do_not_depend_on_their_company():
+    if not rows_are_exact():
+        pytest.skip("this machine rounds a row differently among other rows")
+    plain = large_model()
+    packed = PackedBiLM(plain)
+    words = [chr(0x4E00 + n) * (1 + n % 9) for n in range(0, 6000, 17)]
+    ids = word_ids(plain.config, None, plain.alphabet).rows(words)
+    together = packed.encode_words(ids)
+    for size in (1, 2, 5, 64):
+        parts = [packed.encode_words(part) for part in ids[:128].split(size)]
+        assert torch.equal(torch.cat(parts), together[:128])
+    assert torch.equal(packed.encode_words(ids.flip(0)).flip(0), together)
 
 
 @torch.no_grad()
