@@ -107,7 +107,7 @@ def gradients(layer, hidden, targets, seed=0):
     layer.zero_grad()
     loss = layer.training_loss(hidden, targets, seed)
     loss.backward()
-    return arrays(loss, hidden.grad, layer.table.grad, layer.bias.grad)
+    return arrays(loss, hidden.grad, layer.weight.grad, layer.bias.grad)
 
 
 # --- exactness ------------------------------------------------------------------------------------
@@ -129,7 +129,7 @@ def test_the_full_loss_has_the_gradients_of_finite_differences(monkeypatch):
     monkeypatch.setitem(elmo.softmax_losses._CHUNK_BYTES, "cpu", 1)
     hidden, targets = drawn_rows(5, 7, 3)
     layer = drawn_layer("full", 7, 3)
-    inputs = hidden.requires_grad_(), layer.table, layer.bias
+    inputs = hidden.requires_grad_(), layer.weight, layer.bias
     assert torch.autograd.gradcheck(lambda h, w, b: full_loss(h, targets, w, b), inputs)
 
 
@@ -138,10 +138,10 @@ def test_the_full_loss_equals_pytorchs_in_float32_and_needs_no_gradient_of_hidde
     hidden, targets = drawn_rows(33, 300, 16, dtype=torch.float32)
     loss = layer.training_loss(hidden, targets, seed=0)
     loss.backward()
-    wanted = torch.nn.functional.cross_entropy(hidden @ layer.table.T + layer.bias, targets)
+    wanted = torch.nn.functional.cross_entropy(hidden @ layer.weight.T + layer.bias, targets)
     torch.testing.assert_close(loss, wanted)
-    (grad,) = torch.autograd.grad(wanted, layer.table)
-    torch.testing.assert_close(layer.table.grad, grad)
+    (grad,) = torch.autograd.grad(wanted, layer.weight)
+    torch.testing.assert_close(layer.weight.grad, grad)
 
 
 def test_the_full_loss_never_holds_all_logits():
@@ -232,15 +232,15 @@ def estimates():
         layer.bias.div_(4).sub_(torch.log(torch.arange(N_WORDS) + 1.0))
     hidden, targets = drawn_rows(3, N_WORDS, 4, seed=5)
     hidden = hidden.div(2).requires_grad_()
-    inputs = hidden, layer.table, layer.bias
+    inputs = hidden, layer.weight, layer.bias
     found = {name: {"Z": [], "slopes": []} for name in ("right", "none", "log(k p)")}
     for seed in range(N_DRAWS):
         candidates, log_q = draw_candidates(N_WORDS, N_SAMPLES, seed)
         for name, correction in corrections(candidates, log_q).items():
-            loss = sampled_loss(hidden, targets, layer.table, layer.bias, candidates, correction)
+            loss = sampled_loss(hidden, targets, layer.weight, layer.bias, candidates, correction)
             found[name]["slopes"].append(flat_gradient(loss, inputs))
             with torch.no_grad():
-                logits = hidden @ layer.table.T + layer.bias
+                logits = hidden @ layer.weight.T + layer.bias
                 own = logits.gather(1, targets[:, None])
                 chosen = logits[:, candidates] - correction
                 chosen[candidates == targets[:, None]] = -torch.inf
@@ -248,12 +248,12 @@ def estimates():
     for name in found:
         found[name] = {key: torch.stack(values) for key, values in found[name].items()}
     with torch.no_grad():
-        truth = (hidden @ layer.table.T + layer.bias).exp().sum(dim=1)
-    own_logits = (hidden * layer.table[targets]).sum(dim=1) + layer.bias[targets]
+        truth = (hidden @ layer.weight.T + layer.bias).exp().sum(dim=1)
+    own_logits = (hidden * layer.weight[targets]).sum(dim=1) + layer.bias[targets]
     known = flat_gradient(-own_logits.mean(), inputs)  # the part that no candidate changes
     for name in found:
         found[name]["slopes"] = found[name]["slopes"] - known
-    full = full_loss(hidden, targets, layer.table, layer.bias)
+    full = full_loss(hidden, targets, layer.weight, layer.bias)
     return found, truth, flat_gradient(full, inputs) - known
 
 

@@ -241,30 +241,31 @@ class FullSoftmax(OutputLayer):
 
     def __init__(self, table: Tensor, bias: Tensor, tied: bool = False) -> None:
         super().__init__(bias.shape[0], table.shape[1])
-        self.table = _parameter(table)
-        self.bias = _parameter(bias)
         self.tied = tied
+        # The names are those of `to_tensors`; a shared table has another one, for it is not W.
+        self.register_parameter("table" if tied else "weight", _parameter(table))
+        self.bias = _parameter(bias)
 
-    @property
-    def weight(self) -> Tensor:
-        """W, shape `(n_words, dim)`."""
-        return self.table[1:] if self.tied else self.table
+    def word_rows(self) -> Tensor:
+        """Give W, shape `(n_words, dim)`."""
+        rows: Tensor = self.table[1:] if self.tied else self.weight
+        return rows
 
     def training_loss(self, hidden: Tensor, targets: Tensor, seed: int) -> Tensor:
         """Give the mean negative log-likelihood; see `OutputLayer.training_loss`."""
-        return full_loss(hidden, targets, self.weight, self.bias)
+        return full_loss(hidden, targets, self.word_rows(), self.bias)
 
     def to_tensors(self) -> dict[str, Tensor]:
         """Give `weight` and `bias`; a shared weight is saved with the words, as bilm-tf does."""
         tensors = {"bias": _saved(self.bias)}
-        return tensors if self.tied else {"weight": _saved(self.table), **tensors}
+        return tensors if self.tied else {"weight": _saved(self.word_rows()), **tensors}
 
     def _nll_rows(self, hidden: Tensor, targets: Tensor) -> Tensor:
         return -pick(self._log_prob_rows(hidden), targets)
 
     def _log_prob_rows(self, hidden: Tensor) -> Tensor:
         # One pass over each row, whose sums do not depend on the other rows as logsumexp's do.
-        return F.log_softmax(self._product(0, self.weight, self.bias)(hidden), dim=1)
+        return F.log_softmax(self._product(0, self.word_rows(), self.bias)(hidden), dim=1)
 
 
 # --- sampled --------------------------------------------------------------------------------------
@@ -293,7 +294,7 @@ class SampledSoftmax(FullSoftmax):
         candidates, log_q = draw_candidates(self.n_words, self.n_samples, seed)
         candidates = candidates.to(hidden.device, non_blocking=True)
         log_q = log_q.to(hidden.device, wide(self.bias.dtype), non_blocking=True)
-        return sampled_loss(hidden, targets, self.weight, self.bias, candidates, log_q)
+        return sampled_loss(hidden, targets, self.word_rows(), self.bias, candidates, log_q)
 
 
 # --- adaptive -------------------------------------------------------------------------------------

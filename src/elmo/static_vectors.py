@@ -250,8 +250,8 @@ def _collected(
             rows.append(_values(path, record, shape))
     if shape.n_words is not None and n_read != shape.n_words:
         raise InputError(
-            f"{path}: its first line announces {shape.n_words} words, but it has {n_read}; the file "
-            "is cut short or was put together from parts"
+            f"{path}: its first line announces {shape.n_words} words, but it has {n_read}; "
+            "the file is cut short or was put together from parts"
         )
     vectors = np.array(rows, dtype=np.float32).reshape(len(rows), shape.dim)
     return StaticVectors(found=found, vectors=vectors, dim=shape.dim, n_read=n_read)
