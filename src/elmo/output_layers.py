@@ -248,8 +248,7 @@ class FullSoftmax(OutputLayer):
 
     def word_rows(self) -> Tensor:
         """Give W, shape `(n_words, dim)`."""
-        rows: Tensor = self.table[1:] if self.tied else self.weight
-        return rows
+        return self.get_parameter("table")[1:] if self.tied else self.get_parameter("weight")
 
     def training_loss(self, hidden: Tensor, targets: Tensor, seed: int) -> Tensor:
         """Give the mean negative log-likelihood; see `OutputLayer.training_loss`."""

@@ -26,6 +26,8 @@ ModelFormat = Literal["elmo", "hdf5"]
 """Our folder (config.json + model.safetensors), or the published pair (options.json + HDF5)."""
 SoftmaxKind = Literal["full", "sampled", "adaptive"]
 """How the probabilities of words are trained: exactly, against drawn words, or in clusters."""
+SurprisalUnit = Literal["nats", "bits"]
+"""Logarithms to the base e or 2."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,3 +78,18 @@ class EmbedSettings:
     """Go on where an interrupted run stopped; start if there is none."""
     overwrite: bool = False
     """Replace an output that exists."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReadingSettings:
+    """How a language model reads a text that it is asked about."""
+
+    state: StatePolicy = "zero"
+    """zero: every sentence starts clean; warm: from a fixed burned-in state; carry: from what the
+    sentence before in the same row of the batch left (--batch-size 1: the sentence before)."""
+    tokenizer: TokenizerName = "whitespace"
+    """whitespace: a line is a sentence, split already; the others split raw text."""
+    encoding: str = "utf-8"
+    """Encoding of the text."""
+    batch_size: int | None = None
+    """Sentences in a batch at most; changes results only with --state carry (64 there)."""
