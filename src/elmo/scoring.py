@@ -34,6 +34,9 @@ from elmo.vocabulary import SPECIALS, UNKNOWN
 
 Array = npt.NDArray[np.float32]
 
+_WINDOW_TOKENS = 4096
+"""Words that are read and go through the output layer together; no number depends on it."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class SentenceScore:
@@ -296,7 +299,7 @@ class LanguageModelScorer:
         self, sentences: Iterator[Words], state: StatePolicy, batch_size: int | None
     ) -> Iterator[list[Words]]:
         multiple = self._reader.carry_rows(batch_size) if state == "carry" else 1
-        return windows(sentences, 2 * self._reader.batch_tokens(None), multiple)
+        return windows(sentences, _WINDOW_TOKENS, multiple)
 
     def _outputs(
         self, window: list[Words], state: StatePolicy, batch_size: int | None
