@@ -164,16 +164,17 @@ def test_every_weight_learns_with_every_softmax(folder, kind):
     batch = next(streams(model, TEXT, unroll=14).one_pass())
     training_losses(model, batch).sum().backward()
     for name, parameter in model.named_parameters():
-        assert parameter.grad is not None and torch.isfinite(parameter.grad).all(), name
+        assert parameter.grad is not None, name
+        assert torch.isfinite(parameter.grad).all(), name
 
 
 def test_the_directions_do_not_share_their_layers(folder):
     model = tiny_model(folder)
     batch = next(streams(model, TEXT, unroll=14).one_pass())
     training_losses(model, batch)[0].backward()
-    assert all(p.grad is not None for p in model.bilm.forward_layers.parameters())
-    assert all(p.grad is None for p in model.bilm.backward_layers.parameters())
-    assert all(p.grad is not None for p in model.bilm.words.parameters())
+    assert all(p.grad.any() for p in model.bilm.forward_layers.parameters())
+    assert not any(p.grad.any() for p in model.bilm.backward_layers.parameters())
+    assert model.bilm.words.embedding.weight.grad.any()
 
 
 def test_dropout_is_on_every_input_and_on_the_top_and_only_in_training(folder):

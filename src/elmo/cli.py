@@ -16,11 +16,11 @@ from typing import Any
 
 from cyclopts import CycloptsError
 
-from elmo.commands import models, train
+from elmo.commands import language, models, prepare, train
 from elmo.commands.base import DONE, REFUSED, STOPPED, app, say
-from elmo.errors import ElmoError, ElmoWarning, OutputError, OutputExistsError
+from elmo.errors import DivergedError, ElmoError, ElmoWarning, OutputError, OutputExistsError
 
-__all__ = ["app", "main", "models", "train"]
+__all__ = ["app", "language", "main", "models", "prepare", "train"]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -40,7 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except OutputExistsError as error:
         say(f"error: {error}")
         return REFUSED
-    except OutputError as error:
+    except (OutputError, DivergedError) as error:
         say(f"error: {error}")
         return STOPPED
     except ElmoError as error:

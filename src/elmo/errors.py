@@ -34,6 +34,10 @@ class OutputError(ElmoError, OSError):
     """An output that cannot be written on: no space left, not ours, or made with other settings."""
 
 
+class DivergedError(ElmoError, ArithmeticError):
+    """A training run whose loss is no number any more."""
+
+
 class MissingExtraError(ElmoError, ImportError):
     """An optional package that is needed here and not installed.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from elmo.errors import ConfigError
 from elmo.models import open_model
@@ -12,10 +13,13 @@ from elmo.training.prepare_settings import PrepareSettings
 from elmo.training.shards import MANIFEST_FILE
 from elmo.training.train_settings import LENGTHS, TrainSettings
 from elmo.training.trainer import TrainReport, train
+from elmo.vocabulary import Vocabulary
 
 RATE = 1e-3
 LAYER_DECAY = 0.6
 """Each layer further from the output learns at 0.6 of the rate of the one above it."""
+HELDOUT = 0.05
+"""Share of the text to be held out: a domain's text is smaller than a language's."""
 
 
 def finetune(
@@ -44,8 +48,11 @@ def finetune(
     data = _prepared(corpus)
     if data is None:
         data = settings.out / "corpus"
-        if not (data / MANIFEST_FILE).exists():
-            _prepare(corpus, data, model, bool(checkpoint.softmax), tokenizer, vocab_size)
+        known = checkpoint.vocabulary if checkpoint.softmax else None
+        choices: dict[str, Any] = {"tokenizer": tokenizer, "resume": True, "heldout": HELDOUT}
+        if vocab_size is not None:
+            choices["vocab_size"] = vocab_size
+        _prepare(corpus, data, known, choices, show_progress=not settings.quiet)
     changes: dict[str, object] = {"start_from": model, "data": data}
     if all(getattr(settings, name) is None for name in LENGTHS):
         changes["epochs"] = 1.0 if checkpoint.softmax else 2.0
@@ -61,3 +68,19 @@ def _prepared(corpus: list[Path]) -> Path | None:
     if len(corpus) == 1 and (corpus[0] / MANIFEST_FILE).is_file():
         return corpus[0]
     return None
+
+
+def _prepare(
+    corpus: list[Path],
+    out: Path,
+    known: Vocabulary | None,
+    choices: dict[str, Any],
+    show_progress: bool,
+) -> None:
+    """Prepare text, with the vocabulary of the model's output layer if it has one."""
+    if known is not None:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        words = out.parent / "vocab.txt"
+        known.write(words)
+        choices = {**choices, "vocabulary": words}
+    prepare(corpus, out, PrepareSettings(**choices), show_progress)

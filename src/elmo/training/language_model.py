@@ -35,7 +35,7 @@ class LanguageModel(nn.Module):
 
     def start(self, rows: int, device: torch.device) -> State:
         """Give the state before anything was read, in the type of the weights."""
-        dtype = self.bilm.forward_layers[0].bias.dtype
+        dtype = next(self.bilm.forward_layers.parameters()).dtype
         parts = zero_state(self.bilm.config, rows, torch.empty(0, device=device))
         return State(*(part.to(dtype) for part in parts))
 

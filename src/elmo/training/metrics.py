@@ -75,18 +75,18 @@ class TensorBoard:
             from torch.utils.tensorboard import SummaryWriter
         except ImportError:
             raise MissingExtraError("--tensorboard", "tensorboard") from None
-        self._writer = SummaryWriter(str(folder))  # type: ignore[no-untyped-call]
+        self._writer = SummaryWriter(str(folder))
 
     def write(self, row: Row) -> None:
         """Write the numbers of a row."""
         split = row.get("split", "train")
         for key, value in row.items():
             if key not in ("step", "split") and isinstance(value, int | float):
-                self._writer.add_scalar(f"{split}/{key}", value, row["step"])  # type: ignore[no-untyped-call]
+                self._writer.add_scalar(f"{split}/{key}", value, row["step"])
 
     def close(self) -> None:
         """Close the file."""
-        self._writer.close()  # type: ignore[no-untyped-call]
+        self._writer.close()
 
 
 class ProgressLine:

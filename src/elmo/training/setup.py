@@ -15,6 +15,8 @@ from elmo.errors import ConfigError
 from elmo.layers import WordEncoder
 from elmo.models import open_model
 from elmo.output_layers import OutputLayer, make_output_layer
+from elmo.settings import SoftmaxKind
+from elmo.static_vectors import initial_embedding
 from elmo.training.language_model import LanguageModel
 from elmo.training.train_settings import TrainSettings
 from elmo.vocabulary import Vocabulary
@@ -116,10 +118,14 @@ def _fresh_bilm(settings: TrainSettings, vocabulary: Vocabulary) -> BiLM:
     return BiLM(config, alphabet=alphabet)
 
 
+def _softmax_kind(settings: TrainSettings, vocabulary: Vocabulary) -> SoftmaxKind:
+    if settings.softmax is not None:
+        return settings.softmax
+    return "full" if len(vocabulary) <= _FULL_SOFTMAX_WORDS else "sampled"
+
+
 def _fresh_output(settings: TrainSettings, vocabulary: Vocabulary, bilm: BiLM) -> OutputLayer:
-    kind = settings.softmax
-    if kind is None:
-        kind = "full" if len(vocabulary) <= _FULL_SOFTMAX_WORDS else "sampled"
+    kind = _softmax_kind(settings, vocabulary)
     tied = None
     if settings.tie:
         tied = _require_words(settings, bilm, "--tie").embedding.weight
@@ -129,8 +135,6 @@ def _fresh_output(settings: TrainSettings, vocabulary: Vocabulary, bilm: BiLM) -
 
 
 def _start_from_static_vectors(settings: TrainSettings, bilm: BiLM, vocabulary: Vocabulary) -> str:
-    from elmo.static_vectors import initial_embedding
-
     words = _require_words(settings, bilm, "--word-vectors")
     assert settings.word_vectors is not None
     generator = torch.Generator().manual_seed(settings.seed)
@@ -173,8 +177,15 @@ def _known_output(
             f"{settings.start_from} has no output layer: a new one is learned"
         )
     assert checkpoint.vocabulary is not None
-    if checkpoint.vocabulary.words == vocabulary.words and settings.softmax in (None, "full"):
-        known = OutputLayer.from_tensors(checkpoint.softmax)
+    if checkpoint.vocabulary.words == vocabulary.words:
+        saved = {name: tensor.clone() for name, tensor in checkpoint.softmax.items()}
+        adaptive = "head.weight" in saved
+        known = OutputLayer.from_tensors(
+            saved,
+            kind=settings.softmax if adaptive else _softmax_kind(settings, vocabulary),
+            n_samples=settings.samples,
+            tied=None if adaptive or "weight" in saved else bilm.words.embedding.weight,
+        )
         return known, "the output layer goes on from where it was"
     output = _fresh_output(settings, vocabulary, bilm)
     rows = [(k, checkpoint.vocabulary.place(word)) for k, word in enumerate(vocabulary.words)]

@@ -82,8 +82,8 @@ def save_snapshot(folder: Path, snapshot: Snapshot, keep: int) -> Path:
             temporary.write_text(checksum + "\n", encoding="ascii")
     except (OSError, SafetensorError) as error:
         raise OutputError(
-            f"cannot write the snapshot {path}: {error}; the run can go on from the one before with "
-            f"elmo train --resume {folder}"
+            f"cannot write the snapshot {path}: {error}; the run can go on from the one before "
+            f"with elmo train --resume {folder}"
         ) from error
     for old in _paths(folder)[keep:]:
         old.unlink()
@@ -97,7 +97,7 @@ def load_snapshot(folder: Path) -> tuple[Snapshot, list[str]]:
     Returns:
         The snapshot, and a line for people about each damaged one that was passed over.
     """
-    notes = []
+    notes: list[str] = []
     for path in _paths(folder):
         problem = _problem(path)
         if problem is None:
@@ -127,7 +127,7 @@ def _problem(path: Path) -> str | None:
 def _read(path: Path) -> Snapshot:
     with safe_open(path, framework="pt") as file:
         header = file.metadata()
-        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        tensors = {name: file.get_tensor(name) for name in file.keys()}
     return Snapshot(
         Progress(**json.loads(header["progress"])), tensors, json.loads(header["settings"])
     )

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -26,22 +26,11 @@ from torch import Tensor
 from elmo.bilm import WordIds
 from elmo.characters import BEGIN_SENTENCE, END_SENTENCE
 from elmo.errors import ConfigError, InputError
+from elmo.training.shards import Shard
 from elmo.training.train_settings import Shuffle
 from elmo.vocabulary import UNKNOWN, Vocabulary
 
 Ids = npt.NDArray[np.int64]
-
-
-class Sentences(Protocol):
-    """What streams need of a shard; see `shards.Shard`."""
-
-    tokens: npt.NDArray[np.uint32]
-    sentence_starts: npt.NDArray[np.int64]
-    document_starts: npt.NDArray[np.int64]
-    n_rare: int
-
-    def rare_words(self, numbers: Sequence[int] | Ids) -> list[str]:
-        """Give the spelling of rare words."""
 
 
 class Position(NamedTuple):
@@ -71,9 +60,9 @@ class Batch:
 
     def to(self, device: torch.device) -> Batch:
         """Give the batch on another device."""
-        parts = (self.types, self.inputs, self.targets, self.restarts)
+        parts = [self.types, self.inputs, self.targets, self.restarts]
         if device.type == "cuda":
-            parts = tuple(part.pin_memory() for part in parts)
+            parts = [part.pin_memory() for part in parts]
         return Batch(*(part.to(device, non_blocking=True) for part in parts))
 
 
@@ -106,7 +95,7 @@ class Streams:
 
     def __init__(
         self,
-        shards: Sequence[Sentences],
+        shards: Sequence[Shard],
         vocabulary: Vocabulary,
         ids: WordIds,
         *,
@@ -185,16 +174,14 @@ class Streams:
 class _Text:
     """All shards as one: sentences by number, words by number, spelling of what is rare."""
 
-    def __init__(self, shards: Sequence[Sentences], vocabulary: Vocabulary, ids: WordIds) -> None:
+    def __init__(self, shards: Sequence[Shard], vocabulary: Vocabulary, ids: WordIds) -> None:
         vocabulary.require_specials("the corpus")
         self._shards = [shard for shard in shards if len(shard.tokens)]
         self._ids = ids
         self._n_words = len(vocabulary)
-        begin, end, unknown = (
-            vocabulary.place(word) for word in (BEGIN_SENTENCE, END_SENTENCE, UNKNOWN)
+        self._begin, self._end, self._unknown = (
+            vocabulary.words.index(word) for word in (BEGIN_SENTENCE, END_SENTENCE, UNKNOWN)
         )
-        assert begin is not None and end is not None and unknown is not None
-        self._begin, self._end, self._unknown = begin, end, unknown
         self._reads_words = ids.rows([BEGIN_SENTENCE]).dim() == 1
         self._spelling = ids.rows(vocabulary.words).to(torch.int32)  # half of int64's memory
         self._set_sentences()

@@ -18,7 +18,7 @@ from elmo.errors import ConfigError, MissingFileError
 from elmo.settings import SoftmaxKind
 
 Reads = Literal["characters", "codepoints", "words"]
-"""What a model reads of a word: its UTF-8 bytes, its code points, or its place in the vocabulary."""
+"""What a model reads of a word: its UTF-8 bytes, its code points, or its place in a list."""
 Optimizer = Literal["adamw", "adagrad"]
 Shuffle = Literal["sentences", "documents", "none"]
 TrainPrecision = Literal["fp32", "bf16"]

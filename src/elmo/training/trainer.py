@@ -20,7 +20,13 @@ from torch.nn.parallel import DistributedDataParallel
 
 from elmo.bilm import State
 from elmo.checkpoint import save_folder, save_published
-from elmo.errors import ConfigError, ElmoError, MissingFileError, OutputError, OutputExistsError
+from elmo.errors import (
+    ConfigError,
+    DivergedError,
+    MissingFileError,
+    OutputError,
+    OutputExistsError,
+)
 from elmo.models import open_model
 from elmo.training.language_model import measure
 from elmo.training.metrics import (
@@ -55,10 +61,6 @@ _HELDOUT_ROW_TOKENS = 500
 """Held-out text is read in up to 32 streams, each at least so long: the same for every batch."""
 
 T = TypeVar("T")
-
-
-class DivergedError(ElmoError):
-    """The loss is no number any more."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,7 +112,8 @@ class _Run:
 
     def __init__(self, settings: TrainSettings, processes: Processes) -> None:
         self.settings, self.processes = settings, processes
-        assert settings.data is not None and settings.out is not None
+        assert settings.data is not None
+        assert settings.out is not None
         self.out = settings.out
         self.corpus = Corpus.open(settings.data)
         built = build_model(settings, self.corpus.vocabulary)
@@ -439,7 +442,8 @@ class _Run:
         if not self.processes.is_first:
             return
         tensors, rest = optimizer_tensors(self.optimizer)
-        tensors |= {f"model.{name}": t for name, t in self.model.state_dict().items()}
+        # Not the state_dict: there a tied weight stands twice.
+        tensors |= {f"model.{name}": p for name, p in self.model.named_parameters()}
         tensors |= {"state.hidden": hidden, "state.memory": memory, "losses": losses}
         progress = dataclasses.replace(self.progress, metrics_bytes=self.metrics.length)
         about = {"optimizer": rest, "n_losses": self.n_losses, "data": self.corpus.fingerprint}
@@ -453,12 +457,9 @@ class _Run:
                 f"{self.settings.data} is not the corpus that the run in {self.out} was started "
                 "with: its content has changed"
             )
-        tensors = {
-            name.removeprefix("model."): tensor
-            for name, tensor in snapshot.tensors.items()
-            if name.startswith("model.")
-        }
-        self.model.load_state_dict(tensors)
+        with torch.no_grad():
+            for name, parameter in self.model.named_parameters():
+                parameter.copy_(snapshot.tensors[f"model.{name}"])
         restore_optimizer(self.optimizer, snapshot.tensors, snapshot.settings["optimizer"])
         device = self.processes.device
         self.state = State(
