@@ -110,6 +110,21 @@ def test_no_character_is_changed_lost_or_added(text):
     assert all(sentences) or sentences == [[]]
 
 
+@settings(max_examples=500)
+@given(
+    text=st.from_regex(
+        r"""[\["(“]?(?:[a-zA-Z]{1,4}|cannot|Mr|etc|no|X)(-[a-z]+)?["”)\],;:.]{0,4}""",
+        fullmatch=True,
+    )
+)
+def test_the_short_way_for_plain_words_changes_nothing(text):
+    short = elmo.english._plain(text)
+    if short is not None:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(elmo.english, "_plain", lambda text: None)
+            assert elmo.english._split(text) == short
+
+
 @given(text=TRICKY)
 def test_what_was_split_before_does_not_change_what_comes_after(text):
     assert EnglishTokenizer().sentences(text) == ENGLISH.sentences(text)

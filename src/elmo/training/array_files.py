@@ -1,0 +1,183 @@
+"""Files of named arrays in the safetensors format: written in a stream, read by memory map."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from elmo.errors import InputError, OutputError
+
+Array = npt.NDArray[Any]
+
+_NAMES = {"uint8": "U8", "uint32": "U32", "int64": "I64", "uint64": "U64"}
+_DTYPES = {name: np.dtype(dtype) for dtype, name in _NAMES.items()}
+_HEADER_LIMIT = 1 << 24
+_NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+@dataclass(frozen=True)
+class Stream:
+    """An array that is written piece by piece, because it need not fit into memory."""
+
+    dtype: str
+    length: int
+    pieces: Iterable[Array]
+
+
+def write_arrays(
+    path: Path, arrays: Mapping[str, Array | Stream], metadata: Mapping[str, str]
+) -> str:
+    """Write arrays of one dimension to a file that is there completely or not at all.
+
+    Args:
+        path: File to write; one that exists is replaced.
+        arrays: By name; every array has shape `(n,)`.
+        metadata: Texts that go into the header.
+
+    Returns:
+        The SHA-256 of the file.
+    """
+    streams = {
+        name: value if isinstance(value, Stream) else Stream(str(value.dtype), len(value), [value])
+        for name, value in arrays.items()
+    }
+    # Wide numbers first: then every array begins at a multiple of its width.
+    names = sorted(streams, key=lambda name: (-np.dtype(streams[name].dtype).itemsize, name))
+    digest = hashlib.sha256()
+    with replacing(path) as file:
+        _write(file, digest, _header(names, streams, metadata))
+        for name in names:
+            written = 0
+            for piece in streams[name].pieces:
+                _write(file, digest, np.ascontiguousarray(piece, streams[name].dtype).data)
+                written += len(piece)
+            assert written == streams[name].length, name
+    return digest.hexdigest()
+
+
+def _write(file: IO[bytes], digest: Any, content: Any) -> None:
+    file.write(content)
+    digest.update(content)
+
+
+def _header(names: list[str], streams: Mapping[str, Stream], metadata: Mapping[str, str]) -> bytes:
+    header: dict[str, Any] = {"__metadata__": dict(metadata)}
+    end = 0
+    for name in names:
+        stream = streams[name]
+        start, end = end, end + stream.length * np.dtype(stream.dtype).itemsize
+        header[name] = {
+            "dtype": _NAMES[stream.dtype],
+            "shape": [stream.length],
+            "data_offsets": [start, end],
+        }
+    text = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    return len(text).to_bytes(8, "little") + text
+
+
+def map_arrays(path: Path) -> tuple[dict[str, Array], dict[str, str]]:
+    """Map the arrays of a file into memory; only the header is read.
+
+    Returns:
+        Read-only arrays of shape `(n,)` by name, and the metadata.
+    """
+    try:
+        with path.open("rb") as file:
+            length = int.from_bytes(file.read(8), "little")
+            if not 2 <= length <= _HEADER_LIMIT:
+                raise InputError(f"{path} is damaged: it has no header")
+            header = json.loads(file.read(length))
+        metadata = header.pop("__metadata__", {})
+        size = path.stat().st_size
+        expected = 8 + length + max((e["data_offsets"][1] for e in header.values()), default=0)
+        if size != expected:
+            raise InputError(f"{path} is damaged: it has {size:,} bytes, expected {expected:,}")
+        arrays = {name: _map(path, 8 + length, entry) for name, entry in header.items()}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError(f"{path} is damaged: {error}") from None
+    return arrays, metadata
+
+
+def _map(path: Path, offset: int, entry: Mapping[str, Any]) -> Array:
+    dtype = _DTYPES[entry["dtype"]]
+    (length,) = entry["shape"]
+    start, end = entry["data_offsets"]
+    if end - start != length * dtype.itemsize:
+        raise ValueError("an array does not fill its place")
+    if not length:  # nothing can be mapped
+        return np.zeros(0, dtype)
+    mapped = np.memmap(path, dtype, "r", offset + start, (length,))
+    return mapped.view(np.ndarray)  # the subclass makes every slice slow
+
+
+def pack_words(words: Iterable[str]) -> tuple[Array, Array]:
+    """Lay words out as two arrays.
+
+    Returns:
+        Their UTF-8 bytes one after another, uint8 of shape `(n_bytes,)`, and where each begins,
+        int64 of shape `(n_words + 1,)`.
+    """
+    spelt = [word.encode() for word in words]
+    starts = np.zeros(len(spelt) + 1, np.int64)
+    np.cumsum([len(word) for word in spelt], out=starts[1:])
+    return np.frombuffer(b"".join(spelt), np.uint8), starts
+
+
+def unpack_words(letters: Array, starts: Array) -> list[str]:
+    """Read words that `pack_words` laid out; its two results, or consecutive rows of `starts`."""
+    if len(starts) < 2:
+        return []
+    first = int(starts[0])
+    content = letters[first : int(starts[-1])].tobytes()
+    ends = (starts - first).tolist()
+    return [content[a:b].decode() for a, b in pairwise(ends)]
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[IO[bytes]]:
+    """Open a file to write; it takes its name when everything is on the disk, or never."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    try:
+        with temporary.open("wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a small text file that is there completely or not at all."""
+    with replacing(path) as file:
+        file.write(text.encode())
+
+
+@contextmanager
+def told_when_disk_is_full(folder: Path) -> Iterator[None]:
+    """Turn errors of the file system into one that tells the user what to do."""
+    try:
+        yield
+    except OSError as error:
+        if isinstance(error, ValueError):  # one of ours, which says what to do
+            raise
+        if error.errno in _NO_SPACE:
+            raise OutputError(
+                f"no space left for {folder}; what was done is kept: make room and run the same "
+                "with --resume"
+            ) from error
+        raise OutputError(f"cannot write {folder}: {error}") from error

@@ -1,0 +1,449 @@
+"""Text files -> a prepared corpus: streaming, in parallel, and restartable at any moment.
+
+1. The text is cut into blocks; each is tokenised and becomes a part with numbers of its own.
+2. What is held out is decided, words are counted part by part, and sorted lists of counts are
+   merged into the vocabulary.
+3. Parts become shards: their numbers are replaced by places in the vocabulary.
+
+Every file appears complete or not at all, and what it holds depends on the text and the settings
+alone. So a run that was interrupted goes on with the files that are there.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from tqdm import tqdm
+
+from elmo import __version__
+from elmo.errors import InputError, OutputError, OutputExistsError
+from elmo.text import get_tokenizer
+from elmo.training.array_files import told_when_disk_is_full, write_text
+from elmo.training.counting import (
+    PARTS_A_RUN,
+    CountedWords,
+    CountJob,
+    Facts,
+    SideFacts,
+    merged,
+    most_frequent,
+    read_count_facts,
+    write_counts,
+)
+from elmo.training.parts import Part, PartFacts, PartJob, read_facts, write_part
+from elmo.training.prepare_report import PrepareReport, TextFacts, make_report
+from elmo.training.prepare_settings import PrepareSettings
+from elmo.training.shard_writer import (
+    ShardFacts,
+    ShardJob,
+    plan_shards,
+    read_shard_facts,
+    write_shard,
+)
+from elmo.training.shards import (
+    COUNTS_FILE,
+    FORMAT_VERSION,
+    MANIFEST_FILE,
+    REPORT_FILE,
+    SPECIALS,
+    VOCABULARY_FILE,
+    WORK_FOLDER,
+    FileFacts,
+    Manifest,
+    SideCounts,
+    sha256_of,
+)
+from elmo.training.sources import BLOCK_CHARACTERS, BlockReader, find_files
+from elmo.training.split import Side, Split, choose_split
+from elmo.training.workers import Mapper, default_workers, workers
+
+_SIDES: tuple[Side, Side] = ("train", "heldout")
+_NOT_CHOSEN = frozenset({*SPECIALS, "!!!MAXTERMID"})  # the last is skipped by readers of lists
+_CHARACTERS_A_WORD = 6
+
+
+def prepare(
+    corpus: Sequence[Path | str],
+    out: Path | str,
+    settings: PrepareSettings | None = None,
+    show_progress: bool = False,
+) -> PrepareReport | None:
+    """Turn text files into a vocabulary and shards for training.
+
+    Args:
+        corpus: Text files, folders or globs; one paragraph or sentence a line, a blank line (or
+            the end of a file) ends a document.
+        out: Folder to make.
+        settings: How.
+        show_progress: Show a progress bar.
+
+    Returns:
+        The report; None if `settings.resume` found the corpus complete.
+    """
+    settings = settings or PrepareSettings()
+    out = Path(out)
+    heldout = find_files(settings.heldout_files)
+    chosen = {file.resolve() for file in heldout}
+    train = [file for file in find_files(corpus) if file.resolve() not in chosen]
+    run = _Run(out, settings, [*((f, False) for f in train), *((f, True) for f in heldout)])
+    if run.is_complete():
+        return None
+    get_tokenizer(settings.tokenizer)  # a missing extra is told here, not by every worker
+    with told_when_disk_is_full(out):
+        run.begin()
+        with workers(settings.workers or default_workers()) as mapper:
+            return run.finish(mapper, show_progress)
+
+
+class _Run:
+    """One run of `prepare`.
+
+    Args:
+        out: Folder to make.
+        settings: How.
+        files: Text files, and whether they are held out whole.
+    """
+
+    def __init__(
+        self, out: Path, settings: PrepareSettings, files: list[tuple[Path, bool]]
+    ) -> None:
+        self.out, self.settings, self.files = out, settings, files
+        self.work = out / WORK_FOLDER
+        self.parts: list[Path] = []
+        self.facts: list[PartFacts] = []
+        self.notes: list[str] = []
+        self.n_words_done = 0
+        """Words that this run tokenised itself."""
+        self._started = time.perf_counter()
+        self._given = _read_vocabulary(settings.vocabulary) if settings.vocabulary else None
+
+    # --- the output folder ------------------------------------------------------------------------
+
+    def is_complete(self) -> bool:
+        """Tell whether there is nothing to do; fails if the folder must not be written to."""
+        if self.out.exists() and not self.out.is_dir():
+            raise OutputError(f"{self.out} is a file, expected a folder to make")
+        finished, begun = (self.out / MANIFEST_FILE).exists(), self.work.is_dir()
+        if self.settings.overwrite and (finished or begun):
+            return False
+        if finished:
+            return self._check_finished()
+        if begun:
+            self._check_begun()
+        elif self.out.is_dir() and any(self.out.iterdir()):
+            raise OutputExistsError(
+                f"{self.out} holds files that are no prepared corpus: choose another folder"
+            )
+        return False
+
+    def _check_finished(self) -> bool:
+        if not self.settings.resume:
+            raise OutputExistsError(
+                f"{self.out} holds a prepared corpus already; give --overwrite to replace it"
+            )
+        manifest = Manifest.read(self.out / MANIFEST_FILE)
+        self._refuse_difference({"settings": manifest.settings, "sources": manifest.sources})
+        return True
+
+    def _check_begun(self) -> None:
+        if not self.settings.resume:
+            raise OutputExistsError(
+                f"{self.out} is unfinished; give --resume to complete it or --overwrite to start "
+                "anew"
+            )
+        path = self.work / "run.json"
+        if path.exists():  # it is the first file of a run
+            self._refuse_difference(json.loads(path.read_text(encoding="utf-8")))
+
+    def _refuse_difference(self, saved: dict[str, Any]) -> None:
+        difference = self.settings.difference(saved["settings"])
+        old = saved.get("vocabulary_sha256", self._vocabulary_digest())
+        if not difference and old != self._vocabulary_digest():
+            difference = f"{self.settings.vocabulary} has changed"
+        if not difference and list(saved["sources"]) != self._sources():
+            difference = _files_difference(list(saved["sources"]), self._sources())
+        if difference:
+            raise OutputError(
+                f"{self.out} was made in another way: {difference}; give the same again, or "
+                "--overwrite to start anew"
+            )
+
+    def begin(self) -> None:
+        """Make the folder, or empty it."""
+        if self.settings.overwrite:
+            _remove_corpus(self.out)
+        self.work.mkdir(parents=True, exist_ok=True)
+        about = {
+            "settings": self.settings.result_settings(),
+            "sources": self._sources(),
+            "vocabulary_sha256": self._vocabulary_digest(),
+        }
+        write_text(self.work / "run.json", json.dumps(about))
+
+    def _sources(self) -> list[str]:
+        return [str(path) for path, _ in self.files]
+
+    def _vocabulary_digest(self) -> str | None:
+        path = self.settings.vocabulary
+        return None if path is None else sha256_of(path)
+
+    # --- the three passes -------------------------------------------------------------------------
+
+    def finish(self, mapper: Mapper, show_progress: bool) -> PrepareReport:
+        """Do what is left to do."""
+        self._make_parts(mapper, show_progress)
+        if not sum(fact.n_words for fact in self.facts):
+            self._give_up_empty()
+        share = 0.0 if self.settings.heldout_files else self.settings.heldout
+        split = choose_split(map(Part, self.parts), self.facts, share, self.settings.seed)
+        counted, lists = self._count(mapper, split, show_progress)
+        if not counted["train"].n_words:
+            raise InputError(
+                "every file of the corpus is also one of --heldout-files: nothing is left to train "
+                "on"
+            )
+        if share and not counted["heldout"].n_words:
+            self.notes.append("the text is too short to hold anything out")
+        n_types = self._write_vocabulary(lists, counted["train"])
+        shards = self._make_shards(mapper, split, counted, show_progress)
+        manifest = self._manifest(split, counted, n_types, shards)
+        return self._close(manifest)
+
+    def _make_parts(self, mapper: Mapper, show_progress: bool) -> None:
+        """Tokenise the text; parts that are there are kept, if their text is still the same."""
+        facts: dict[int, PartFacts] = {}
+        waiting: deque[tuple[int, int]] = deque()
+        total = sum(path.stat().st_size for path, _ in self.files)
+        with tqdm(
+            total=total, unit="B", unit_scale=True, desc="tokenise", disable=not show_progress
+        ) as bar:
+
+            def jobs() -> Iterator[PartJob]:
+                for number, (job, size) in enumerate(self._blocks()):
+                    self.parts.append(job.path)
+                    known = self._known_part(job)
+                    if known is None:
+                        waiting.append((number, size))
+                        yield job
+                    else:
+                        facts[number] = known
+                        bar.update(size)
+
+            for fact in mapper(write_part, jobs()):
+                number, size = waiting.popleft()
+                facts[number] = fact
+                self.n_words_done += fact.n_words
+                bar.update(size)
+        self.facts = [facts[number] for number in range(len(facts))]
+
+    def _blocks(self) -> Iterator[tuple[PartJob, int]]:
+        """Yield the text as jobs, with the bytes read for each."""
+        size = min(BLOCK_CHARACTERS, self.settings.shard_words * _CHARACTERS_A_WORD)
+        number = 0
+        for path, heldout in self.files:
+            noted = False
+            for block in BlockReader(path, self.settings.encoding, size):
+                if block.cut_line and not noted:
+                    noted = True
+                    last_line = block.first_line + block.text.count("\n")
+                    self.notes.append(
+                        f"{path}, line {last_line}: longer than {size:,} characters; lines like "
+                        "this are cut at ends of sentences or white space"
+                    )
+                job = PartJob(
+                    path=self.work / f"part-{number:06d}.safetensors",
+                    text=block.text,
+                    source=str(path),
+                    heldout=heldout,
+                    tokenizer=self.settings.tokenizer,
+                    min_sentence=self.settings.min_sentence,
+                    max_sentence=self.settings.max_sentence,
+                )
+                yield job, block.stored_bytes
+                number += 1
+
+    def _known_part(self, job: PartJob) -> PartFacts | None:
+        known = read_facts(job.path)
+        if known is not None and known.digest != job.digest():
+            raise OutputError(
+                f"{job.source} is not the text that {self.out} was begun with (there it is "
+                f"{known.source}, or it was changed since); give --overwrite to start anew"
+            )
+        return known
+
+    def _give_up_empty(self) -> None:
+        shutil.rmtree(self.work)
+        if not any(self.out.iterdir()):
+            self.out.rmdir()
+        raise InputError(
+            f"the corpus is empty: {len(self.files)} "
+            f"{'file' if len(self.files) == 1 else 'files'} without a single word"
+        )
+
+    def _count(self, mapper: Mapper, split: Split, show_progress: bool) -> tuple[Facts, list[Path]]:
+        """Count the words of every part, and what both sides have."""
+        numbered = list(enumerate(self.parts))
+        jobs = [
+            CountJob(
+                path=self.work / f"counts-{first:06d}.safetensors",
+                parts=tuple(numbered[first : first + PARTS_A_RUN]),
+                split=split,
+            )
+            for first in range(0, len(numbered), PARTS_A_RUN)
+        ]
+        known = {job.path: read_count_facts(job.path) for job in jobs}
+        missing = [job for job in jobs if known[job.path] is None]
+        total: Facts = {side: SideFacts() for side in _SIDES}
+        done = mapper(write_counts, missing)
+        for job in tqdm(jobs, desc="count", unit="list", disable=not show_progress):
+            facts = known[job.path] or next(done)
+            for side in _SIDES:
+                total[side].add(facts[side])
+        return total, [job.path for job in jobs]
+
+    def _write_vocabulary(self, lists: list[Path], train: SideFacts) -> int:
+        """Write the vocabulary and its counts; gives the number of different words."""
+        watched = CountedWords()
+        rows = watched.watch(merged(lists, self.work))
+        if self._given is None:
+            room = self.settings.vocab_size - len(SPECIALS)
+            chosen = most_frequent(rows, room, self.settings.min_count, _NOT_CHOSEN)
+            words = [*SPECIALS, *(word for word, _ in chosen)]
+            counts = dict(chosen)
+        else:
+            words = self._given
+            wanted = set(words).difference(SPECIALS)
+            counts = {word: count for word, count in rows if word in wanted}
+        begin, end, unknown = SPECIALS
+        counts[unknown] = train.n_words - sum(counts.values())
+        counts[begin] = counts[end] = train.n_sentences
+        write_text(self.out / VOCABULARY_FILE, "".join(f"{word}\n" for word in words))
+        write_text(self.out / COUNTS_FILE, "".join(f"{counts.get(word, 0)}\n" for word in words))
+        self._n_vocabulary, self._unknown = len(words), words.index(unknown)
+        return watched.n_types
+
+    def _make_shards(
+        self, mapper: Mapper, split: Split, counted: Facts, show_progress: bool
+    ) -> dict[str, tuple[Side, ShardFacts]]:
+        """Write the shards of both sides; those that are there are kept."""
+        jobs = [
+            ShardJob(
+                path=self.out / f"{side}-{number:05d}.safetensors",
+                side=side,
+                parts=tuple(self.parts[part] for part in parts),
+                split=split,
+                vocabulary=self.out / VOCABULARY_FILE,
+                unknown=self._unknown,
+            )
+            for side in _SIDES
+            for number, parts in enumerate(
+                plan_shards(counted[side].part_words, self.settings.shard_words)
+            )
+        ]
+        known = {job.path: read_shard_facts(job.path) for job in jobs}
+        done = mapper(write_shard, [job for job in jobs if known[job.path] is None])
+        return {
+            job.path.name: (job.side, known[job.path] or next(done))
+            for job in tqdm(jobs, desc="write", unit="shard", disable=not show_progress)
+        }
+
+    # --- the end ----------------------------------------------------------------------------------
+
+    def _manifest(
+        self,
+        split: Split,
+        counted: Facts,
+        n_types: int,
+        shards: dict[str, tuple[Side, ShardFacts]],
+    ) -> Manifest:
+        by: str = split.unit if split.limit else "nothing"
+        return Manifest(
+            format_version=FORMAT_VERSION,
+            elmo_version=__version__,
+            tokenizer=self.settings.tokenizer,
+            settings=self.settings.result_settings(),
+            sources=tuple(self._sources()),
+            heldout_by="files" if self.settings.heldout_files else by,
+            vocabulary_words=self._n_vocabulary,
+            vocabulary_sha256=sha256_of(self.out / VOCABULARY_FILE),
+            types=n_types,
+            train=_side_counts(counted, shards, "train"),
+            heldout=_side_counts(counted, shards, "heldout"),
+            files={name: FileFacts(f.size, f.sha256) for name, (_, f) in shards.items()},
+        )
+
+    def _close(self, manifest: Manifest) -> PrepareReport:
+        """Write the report and, last of all, the manifest; remove what is not needed any more."""
+        found = TextFacts(
+            cut_sentences=sum(fact.n_cut_sentences for fact in self.facts),
+            short_sentences=sum(fact.n_short_sentences for fact in self.facts),
+            boundary_marks=sum(fact.n_boundary_marks for fact in self.facts),
+        )
+        if found.boundary_marks:
+            self.notes.append(
+                f"<S> and </S> stand in the text {found.boundary_marks:,} times and were left out: "
+                "models set these marks themselves"
+            )
+        seconds = time.perf_counter() - self._started
+        report = make_report(self.out, manifest, found, self.notes, seconds, self.n_words_done)
+        write_text(self.out / REPORT_FILE, report.to_json())
+        write_text(self.out / MANIFEST_FILE, manifest.to_json())
+        shutil.rmtree(self.work)
+        return report
+
+
+def _side_counts(
+    counted: Facts, shards: dict[str, tuple[Side, ShardFacts]], side: Side
+) -> SideCounts:
+    facts = counted[side]
+    return SideCounts(
+        words=facts.n_words,
+        unknown=sum(shard.n_unknown for its_side, shard in shards.values() if its_side == side),
+        sentences=facts.n_sentences,
+        documents=facts.n_documents,
+        longest_sentence=facts.longest_sentence,
+        long_words=facts.n_long_words,
+    )
+
+
+def _read_vocabulary(path: Path) -> list[str]:
+    """Read a list of words that somebody made, and check it."""
+    from elmo.vocabulary import Vocabulary
+
+    vocabulary = Vocabulary.read(path)
+    vocabulary.require_specials(str(path))
+    seen: dict[str, int] = {}
+    for line, word in enumerate(vocabulary.words, start=1):
+        if not word or word.split() != [word]:
+            raise InputError(f"{path}, word {line}: {word!r} is no word; expected one word a line")
+        if word in seen:
+            raise InputError(
+                f"{path} lists {word!r} twice, as words {seen[word]} and {line}; remove one"
+            )
+        seen[word] = line
+    return list(vocabulary.words)
+
+
+def _files_difference(old: Iterable[str], new: Iterable[str]) -> str:
+    before, now = list(old), list(new)
+    gone = [name for name in before if name not in now]
+    added = [name for name in now if name not in before]
+    if gone or added:
+        parts = [f"without {gone[0]}" if gone else "", f"with {added[0]}" if added else ""]
+        return "the corpus is now " + " and ".join(part for part in parts if part)
+    return "the files of the corpus come in another order"
+
+
+def _remove_corpus(folder: Path) -> None:
+    """Remove what `prepare` writes, the manifest first, and nothing else."""
+    names = (MANIFEST_FILE, REPORT_FILE, VOCABULARY_FILE, COUNTS_FILE)
+    for path in [*(folder / name for name in names), *folder.glob("*-?????.safetensors")]:
+        path.unlink(missing_ok=True)
+    if (folder / WORK_FOLDER).is_dir():
+        shutil.rmtree(folder / WORK_FOLDER)
