@@ -15,7 +15,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from elmo.training.prepare import prepare
 
 from elmo import ELMo
 from elmo.cli import main
@@ -32,6 +31,7 @@ from elmo.errors import (
 from elmo.models import open_model
 from elmo.training.finetune import finetune
 from elmo.training.metrics import read_metrics
+from elmo.training.prepare import prepare
 from elmo.training.prepare_settings import PrepareSettings
 from elmo.training.snapshots import load_snapshot
 from elmo.training.train_settings import TrainSettings

@@ -25,6 +25,8 @@ _FULL_SOFTMAX_WORDS = 20_000
 """Up to this many words the full softmax is the default: it is exact and hardly slower."""
 _HEAD_SHARE = 0.3
 """Of a run: long enough for a new output layer not to disturb the layers below it."""
+_SPELT = ("tutorial", "novel")
+"""Presets whose models spell words as code points unless told otherwise."""
 _BATCH = {"tiny": 16, "tutorial": 16, "novel": 32}
 """Streams in a batch by preset; 128 as published for the others."""
 
@@ -107,7 +109,7 @@ def _fresh_bilm(settings: TrainSettings, vocabulary: Vocabulary) -> BiLM:
         "projection_dim": settings.projection,
     }
     changes = {name: value for name, value in named.items() if value is not None}
-    reads = settings.reads or ("codepoints" if settings.preset == "tutorial" else "characters")
+    reads = settings.reads or ("codepoints" if settings.preset in _SPELT else "characters")
     if reads == "words":
         config = ElmoConfig.preset(settings.preset, n_words=len(vocabulary), **changes)
         return BiLM(config, vocabulary)
