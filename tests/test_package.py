@@ -36,7 +36,7 @@ LEVELS = [
     {"bulk", "scoring"},
     {"training.prepare_settings", "training.array_files", "training.sources", "training.workers"},
     {"training.parts", "training.shards"},
-    {"training.split", "training.prepare_report"},
+    {"training.split", "training.prepare_report", "training.corpus_folder"},
     {"training.counting", "training.shard_writer"},
     {"training.prepare"},
     {"commands.base"},

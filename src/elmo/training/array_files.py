@@ -22,6 +22,8 @@ Array = npt.NDArray[Any]
 
 _NAMES = {"uint8": "U8", "uint32": "U32", "int64": "I64", "uint64": "U64"}
 _DTYPES = {name: np.dtype(dtype) for dtype, name in _NAMES.items()}
+PARTIAL_FILES = ".*.partial"
+"""Names of files that are being written."""
 _HEADER_LIMIT = 1 << 24
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 

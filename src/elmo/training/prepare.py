@@ -11,20 +11,19 @@ alone. So a run that was interrupted goes on with the files that are there.
 
 from __future__ import annotations
 
-import json
 import shutil
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 from tqdm import tqdm
 
 from elmo import __version__
-from elmo.errors import InputError, OutputError, OutputExistsError
+from elmo.errors import InputError, OutputError
 from elmo.text import get_tokenizer
 from elmo.training.array_files import told_when_disk_is_full, write_text
+from elmo.training.corpus_folder import CorpusFolder
 from elmo.training.counting import (
     PARTS_A_RUN,
     CountedWords,
@@ -53,7 +52,6 @@ from elmo.training.shards import (
     REPORT_FILE,
     SPECIALS,
     VOCABULARY_FILE,
-    WORK_FOLDER,
     FileFacts,
     Manifest,
     SideCounts,
@@ -66,6 +64,7 @@ from elmo.training.workers import Mapper, default_workers, workers
 _SIDES: tuple[Side, Side] = ("train", "heldout")
 _NOT_CHOSEN = frozenset({*SPECIALS, "!!!MAXTERMID"})  # the last is skipped by readers of lists
 _CHARACTERS_A_WORD = 6
+_LITTLE_TEXT = 1 << 20
 
 
 def prepare(
@@ -88,121 +87,82 @@ def prepare(
     """
     settings = settings or PrepareSettings()
     out = Path(out)
-    heldout = find_files(settings.heldout_files)
-    chosen = {file.resolve() for file in heldout}
-    train = [file for file in find_files(corpus) if file.resolve() not in chosen]
-    run = _Run(out, settings, [*((f, False) for f in train), *((f, True) for f in heldout)])
-    if run.is_complete():
+    files = _files(corpus, settings.heldout_files, out)
+    given = _read_vocabulary(settings.vocabulary) if settings.vocabulary else None
+    folder = CorpusFolder(out, settings, [str(file) for file, _ in files])
+    if folder.is_complete():
         return None
     get_tokenizer(settings.tokenizer)  # a missing extra is told here, not by every worker
     with told_when_disk_is_full(out):
-        run.begin()
-        with workers(settings.workers or default_workers()) as mapper:
-            return run.finish(mapper, show_progress)
+        folder.begin()
+        with workers(_n_workers(settings, files)) as mapper:
+            return _Run(folder, settings, files, given, mapper, show_progress).finish()
+
+
+def _files(
+    corpus: Sequence[Path | str], heldout: Sequence[str], out: Path
+) -> list[tuple[Path, bool]]:
+    """List the text files, and whether they are held out; the output may lie among them."""
+    held = find_files(heldout)
+    elsewhere = {file.resolve() for file in held}
+    train = [
+        file
+        for file in find_files(corpus)
+        if file.resolve() not in elsewhere and not file.resolve().is_relative_to(out.resolve())
+    ]
+    return [*((file, False) for file in train), *((file, True) for file in held)]
+
+
+def _n_workers(settings: PrepareSettings, files: list[tuple[Path, bool]]) -> int:
+    if settings.workers is not None:
+        return settings.workers
+    # Starting processes takes longer than a little text does.
+    small = sum(file.stat().st_size for file, _ in files) < _LITTLE_TEXT
+    return 1 if small else default_workers()
 
 
 class _Run:
     """One run of `prepare`.
 
     Args:
-        out: Folder to make.
+        folder: Folder to complete.
         settings: How.
         files: Text files, and whether they are held out whole.
+        vocabulary: Words that somebody gave; None to count them.
+        mapper: Does the work, in other processes perhaps.
+        show_progress: Show progress bars.
     """
 
     def __init__(
-        self, out: Path, settings: PrepareSettings, files: list[tuple[Path, bool]]
+        self,
+        folder: CorpusFolder,
+        settings: PrepareSettings,
+        files: list[tuple[Path, bool]],
+        vocabulary: list[str] | None,
+        mapper: Mapper,
+        show_progress: bool,
     ) -> None:
-        self.out, self.settings, self.files = out, settings, files
-        self.work = out / WORK_FOLDER
+        self._folder, self.out, self.work = folder, folder.path, folder.work
+        self.settings, self.files = settings, files
+        self._given = vocabulary
+        self._map, self._silent = mapper, not show_progress
         self.parts: list[Path] = []
         self.facts: list[PartFacts] = []
         self.notes: list[str] = []
         self.n_words_done = 0
         """Words that this run tokenised itself."""
         self._started = time.perf_counter()
-        self._given = _read_vocabulary(settings.vocabulary) if settings.vocabulary else None
-
-    # --- the output folder ------------------------------------------------------------------------
-
-    def is_complete(self) -> bool:
-        """Tell whether there is nothing to do; fails if the folder must not be written to."""
-        if self.out.exists() and not self.out.is_dir():
-            raise OutputError(f"{self.out} is a file, expected a folder to make")
-        finished, begun = (self.out / MANIFEST_FILE).exists(), self.work.is_dir()
-        if self.settings.overwrite and (finished or begun):
-            return False
-        if finished:
-            return self._check_finished()
-        if begun:
-            self._check_begun()
-        elif self.out.is_dir() and any(self.out.iterdir()):
-            raise OutputExistsError(
-                f"{self.out} holds files that are no prepared corpus: choose another folder"
-            )
-        return False
-
-    def _check_finished(self) -> bool:
-        if not self.settings.resume:
-            raise OutputExistsError(
-                f"{self.out} holds a prepared corpus already; give --overwrite to replace it"
-            )
-        manifest = Manifest.read(self.out / MANIFEST_FILE)
-        self._refuse_difference({"settings": manifest.settings, "sources": manifest.sources})
-        return True
-
-    def _check_begun(self) -> None:
-        if not self.settings.resume:
-            raise OutputExistsError(
-                f"{self.out} is unfinished; give --resume to complete it or --overwrite to start "
-                "anew"
-            )
-        path = self.work / "run.json"
-        if path.exists():  # it is the first file of a run
-            self._refuse_difference(json.loads(path.read_text(encoding="utf-8")))
-
-    def _refuse_difference(self, saved: dict[str, Any]) -> None:
-        difference = self.settings.difference(saved["settings"])
-        old = saved.get("vocabulary_sha256", self._vocabulary_digest())
-        if not difference and old != self._vocabulary_digest():
-            difference = f"{self.settings.vocabulary} has changed"
-        if not difference and list(saved["sources"]) != self._sources():
-            difference = _files_difference(list(saved["sources"]), self._sources())
-        if difference:
-            raise OutputError(
-                f"{self.out} was made in another way: {difference}; give the same again, or "
-                "--overwrite to start anew"
-            )
-
-    def begin(self) -> None:
-        """Make the folder, or empty it."""
-        if self.settings.overwrite:
-            _remove_corpus(self.out)
-        self.work.mkdir(parents=True, exist_ok=True)
-        about = {
-            "settings": self.settings.result_settings(),
-            "sources": self._sources(),
-            "vocabulary_sha256": self._vocabulary_digest(),
-        }
-        write_text(self.work / "run.json", json.dumps(about))
-
-    def _sources(self) -> list[str]:
-        return [str(path) for path, _ in self.files]
-
-    def _vocabulary_digest(self) -> str | None:
-        path = self.settings.vocabulary
-        return None if path is None else sha256_of(path)
 
     # --- the three passes -------------------------------------------------------------------------
 
-    def finish(self, mapper: Mapper, show_progress: bool) -> PrepareReport:
+    def finish(self) -> PrepareReport:
         """Do what is left to do."""
-        self._make_parts(mapper, show_progress)
+        self._make_parts()
         if not sum(fact.n_words for fact in self.facts):
             self._give_up_empty()
         share = 0.0 if self.settings.heldout_files else self.settings.heldout
         split = choose_split(map(Part, self.parts), self.facts, share, self.settings.seed)
-        counted, lists = self._count(mapper, split, show_progress)
+        counted, lists = self._count(split)
         if not counted["train"].n_words:
             raise InputError(
                 "every file of the corpus is also one of --heldout-files: nothing is left to train "
@@ -211,17 +171,17 @@ class _Run:
         if share and not counted["heldout"].n_words:
             self.notes.append("the text is too short to hold anything out")
         n_types = self._write_vocabulary(lists, counted["train"])
-        shards = self._make_shards(mapper, split, counted, show_progress)
+        shards = self._make_shards(split, counted)
         manifest = self._manifest(split, counted, n_types, shards)
         return self._close(manifest)
 
-    def _make_parts(self, mapper: Mapper, show_progress: bool) -> None:
+    def _make_parts(self) -> None:
         """Tokenise the text; parts that are there are kept, if their text is still the same."""
         facts: dict[int, PartFacts] = {}
         waiting: deque[tuple[int, int]] = deque()
         total = sum(path.stat().st_size for path, _ in self.files)
         with tqdm(
-            total=total, unit="B", unit_scale=True, desc="tokenise", disable=not show_progress
+            total=total, unit="B", unit_scale=True, desc="tokenise", disable=self._silent
         ) as bar:
 
             def jobs() -> Iterator[PartJob]:
@@ -235,7 +195,7 @@ class _Run:
                         facts[number] = known
                         bar.update(size)
 
-            for fact in mapper(write_part, jobs()):
+            for fact in self._map(write_part, jobs()):
                 number, size = waiting.popleft()
                 facts[number] = fact
                 self.n_words_done += fact.n_words
@@ -278,15 +238,13 @@ class _Run:
         return known
 
     def _give_up_empty(self) -> None:
-        shutil.rmtree(self.work)
-        if not any(self.out.iterdir()):
-            self.out.rmdir()
+        self._folder.give_up()
         raise InputError(
             f"the corpus is empty: {len(self.files)} "
             f"{'file' if len(self.files) == 1 else 'files'} without a single word"
         )
 
-    def _count(self, mapper: Mapper, split: Split, show_progress: bool) -> tuple[Facts, list[Path]]:
+    def _count(self, split: Split) -> tuple[Facts, list[Path]]:
         """Count the words of every part, and what both sides have."""
         numbered = list(enumerate(self.parts))
         jobs = [
@@ -300,8 +258,8 @@ class _Run:
         known = {job.path: read_count_facts(job.path) for job in jobs}
         missing = [job for job in jobs if known[job.path] is None]
         total: Facts = {side: SideFacts() for side in _SIDES}
-        done = mapper(write_counts, missing)
-        for job in tqdm(jobs, desc="count", unit="list", disable=not show_progress):
+        done = self._map(write_counts, missing)
+        for job in tqdm(jobs, desc="count", unit="list", disable=self._silent):
             facts = known[job.path] or next(done)
             for side in _SIDES:
                 total[side].add(facts[side])
@@ -328,9 +286,7 @@ class _Run:
         self._n_vocabulary, self._unknown = len(words), words.index(unknown)
         return watched.n_types
 
-    def _make_shards(
-        self, mapper: Mapper, split: Split, counted: Facts, show_progress: bool
-    ) -> dict[str, tuple[Side, ShardFacts]]:
+    def _make_shards(self, split: Split, counted: Facts) -> dict[str, tuple[Side, ShardFacts]]:
         """Write the shards of both sides; those that are there are kept."""
         jobs = [
             ShardJob(
@@ -347,10 +303,10 @@ class _Run:
             )
         ]
         known = {job.path: read_shard_facts(job.path) for job in jobs}
-        done = mapper(write_shard, [job for job in jobs if known[job.path] is None])
+        done = self._map(write_shard, [job for job in jobs if known[job.path] is None])
         return {
             job.path.name: (job.side, known[job.path] or next(done))
-            for job in tqdm(jobs, desc="write", unit="shard", disable=not show_progress)
+            for job in tqdm(jobs, desc="write", unit="shard", disable=self._silent)
         }
 
     # --- the end ----------------------------------------------------------------------------------
@@ -368,7 +324,7 @@ class _Run:
             elmo_version=__version__,
             tokenizer=self.settings.tokenizer,
             settings=self.settings.result_settings(),
-            sources=tuple(self._sources()),
+            sources=tuple(str(path) for path, _ in self.files),
             heldout_by="files" if self.settings.heldout_files else by,
             vocabulary_words=self._n_vocabulary,
             vocabulary_sha256=sha256_of(self.out / VOCABULARY_FILE),
@@ -428,22 +384,3 @@ def _read_vocabulary(path: Path) -> list[str]:
             )
         seen[word] = line
     return list(vocabulary.words)
-
-
-def _files_difference(old: Iterable[str], new: Iterable[str]) -> str:
-    before, now = list(old), list(new)
-    gone = [name for name in before if name not in now]
-    added = [name for name in now if name not in before]
-    if gone or added:
-        parts = [f"without {gone[0]}" if gone else "", f"with {added[0]}" if added else ""]
-        return "the corpus is now " + " and ".join(part for part in parts if part)
-    return "the files of the corpus come in another order"
-
-
-def _remove_corpus(folder: Path) -> None:
-    """Remove what `prepare` writes, the manifest first, and nothing else."""
-    names = (MANIFEST_FILE, REPORT_FILE, VOCABULARY_FILE, COUNTS_FILE)
-    for path in [*(folder / name for name in names), *folder.glob("*-?????.safetensors")]:
-        path.unlink(missing_ok=True)
-    if (folder / WORK_FOLDER).is_dir():
-        shutil.rmtree(folder / WORK_FOLDER)
