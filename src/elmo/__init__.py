@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from elmo.errors import ElmoError, ElmoWarning
     from elmo.layers import ScalarMix
     from elmo.representations import Elmo
+    from elmo.scoring import LanguageModelScorer
     from elmo.word_vectors import TokenFile
 
 __version__ = "0.1.0"
@@ -35,6 +36,7 @@ _HOMES = {
     "ElmoConfig": "config",
     "ElmoError": "errors",
     "ElmoWarning": "errors",
+    "LanguageModelScorer": "scoring",
     "ScalarMix": "layers",
     "State": "bilm",
     "TokenFile": "word_vectors",
@@ -51,6 +53,7 @@ __all__ = [
     "ElmoConfig",
     "ElmoError",
     "ElmoWarning",
+    "LanguageModelScorer",
     "ScalarMix",
     "State",
     "TokenFile",

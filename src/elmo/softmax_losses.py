@@ -15,8 +15,8 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-_CHUNK_BYTES = {"cpu": 32 << 20, "cuda": 512 << 20}
-"""Size of the logits that are in memory at once."""
+_CHUNK_BYTES = {"cpu": 16 << 20, "cuda": 512 << 20}
+"""Size of the logits in memory at once. On a CPU, glibc keeps and reuses blocks of this size."""
 _LEAST_ROWS = 64
 """Rows of a chunk at least: fewer would only wait for the weights to come from memory."""
 _NEVER = -1e30
