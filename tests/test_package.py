@@ -38,14 +38,19 @@ LEVELS = [
     {"training.parts", "training.shards"},
     {"training.split", "training.prepare_report", "training.corpus_folder"},
     {"training.counting", "training.shard_writer"},
-    {"training.prepare"},
+    {"training.prepare", "training.train_settings"},
+    {"training.streams", "training.recurrence", "training.snapshots", "training.metrics"},
+    {"training.language_model", "training.processes", "training.waiting", "training.record"},
+    {"training.optimizers", "training.setup"},
+    {"training.trainer"},
+    {"training.finetune"},
     {"commands.base"},
     {"commands.models", "commands.language"},
-    {"commands.prepare"},
+    {"commands.prepare", "commands.train"},
     {"cli"},
     {"__main__"},
 ]
-EXTRAS = ("pyarrow", "spacy", "rjieba", "backports.zstd")
+EXTRAS = ("pyarrow", "spacy", "rjieba", "backports.zstd", "matplotlib", "tensorboard")
 
 
 def module_names():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from cyclopts import App, Parameter
 
@@ -16,8 +16,25 @@ if TYPE_CHECKING:
 DONE, STOPPED, REFUSED = 0, 1, 2
 """Exit codes: done; stopped half-way (interrupted, disk full, a bug); cannot use what was given."""
 
+
+def _print_panel(console: Any, options: Any, panel: Any) -> None:
+    """Print a table of flags, their texts flowing freely.
+
+    The line breaks of our docstrings, and the spaces behind them, mean nothing to readers of help.
+    """
+    from cyclopts.help.formatters import DefaultFormatter
+    from rich.text import Text
+
+    for entry in panel.entries:
+        text = getattr(entry.description, "primary_renderable", None)
+        if isinstance(text, Text):
+            entry.description.primary_renderable = Text(" ".join(text.plain.split()), end=text.end)
+    DefaultFormatter()(console, options, panel)
+
+
 app = App(
     name="elmo",
+    help_formatter=_print_panel,
     default_parameter=Parameter(negative=()),
     help_format="plaintext",  # the default imports a Markdown parser, a third of the start-up
     help="Deep contextualized word vectors from any published ELMo: exact, deterministic, fast.",

@@ -21,7 +21,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from elmo.errors import MissingFileError, OutputError, WeightsError
+from elmo.errors import OutputError, WeightsError
 
 FOLDER = "snapshots"
 _BLOCK = 1 << 24
@@ -91,11 +91,12 @@ def save_snapshot(folder: Path, snapshot: Snapshot, keep: int) -> Path:
     return path
 
 
-def load_snapshot(folder: Path) -> tuple[Snapshot, list[str]]:
+def load_snapshot(folder: Path) -> tuple[Snapshot | None, list[str]]:
     """Read the newest snapshot that is whole.
 
     Returns:
-        The snapshot, and a line for people about each damaged one that was passed over.
+        The snapshot, or None if none was taken yet; and lines for people: about each damaged one
+        that was passed over.
     """
     notes: list[str] = []
     for path in _paths(folder):
@@ -105,9 +106,7 @@ def load_snapshot(folder: Path) -> tuple[Snapshot, list[str]]:
         notes.append(f"{path} {problem}: going back to the one before")
     if notes:
         raise WeightsError(f"no snapshot in {folder / FOLDER} is whole: {'; '.join(notes)}")
-    raise MissingFileError(
-        f"no snapshot in {folder / FOLDER}: the run was stopped before its first one; start it anew"
-    )
+    return None, ["the run was stopped before its first snapshot: it starts again"]
 
 
 def _paths(folder: Path) -> list[Path]:

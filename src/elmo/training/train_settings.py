@@ -10,6 +10,7 @@ import json
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
@@ -235,7 +236,7 @@ class TrainSettings:
 
 def _check_choice(name: str, value: Any) -> None:
     """Refuse a value of another type than the field's: a file may hold anything."""
-    hint = get_type_hints(TrainSettings)[name]
+    hint = _hints()[name]
     allowed = get_args(hint) if get_origin(hint) is not Literal else (hint,)
     kinds = allowed or (hint,)
     for kind in kinds:
@@ -251,6 +252,12 @@ def _check_choice(name: str, value: Any) -> None:
     names = [kind.__name__ for kind in kinds if hasattr(kind, "__name__") and kind is not Path]
     expected = f"one of {', '.join(choices)}" if choices else " or ".join(names)
     raise ConfigError(f"{name} is {value!r}, expected {expected}")
+
+
+@cache
+def _hints() -> dict[str, Any]:
+    """Give the types of the fields; finding them takes a while."""
+    return get_type_hints(TrainSettings)
 
 
 def _require(name: str, value: object, expected: str, holds: bool) -> None:

@@ -5,14 +5,12 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-import signal
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -29,18 +27,10 @@ from elmo.errors import (
 )
 from elmo.models import open_model
 from elmo.training.language_model import measure
-from elmo.training.metrics import (
-    CURVE_FILE,
-    METRICS_FILE,
-    SPEED_FILE,
-    MetricsFile,
-    ProgressLine,
-    TensorBoard,
-    draw_curve,
-    read_metrics,
-)
+from elmo.training.metrics import CURVE_FILE, METRICS_FILE, draw_curve, read_metrics
 from elmo.training.optimizers import make_optimizer, recipe, set_rate
 from elmo.training.processes import Processes, joined
+from elmo.training.record import Record
 from elmo.training.setup import batch_rows, build_model, model_ids, to_checkpoint
 from elmo.training.shards import Corpus
 from elmo.training.snapshots import (
@@ -53,14 +43,13 @@ from elmo.training.snapshots import (
 )
 from elmo.training.streams import Batch, Position, Streams
 from elmo.training.train_settings import TrainSettings
+from elmo.training.waiting import prepared_ahead, stop_signals
 
 RUN_FILE = "run.json"
 BEST, LAST = "best", "last"
 _HELDOUT_ROWS = 32
 _HELDOUT_ROW_TOKENS = 500
 """Held-out text is read in up to 32 streams, each at least so long: the same for every batch."""
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -166,36 +155,34 @@ class _Run:
 
     def _begin(self) -> None:
         """Open files; only the first process writes."""
-        self.files: list[MetricsFile | TensorBoard] = []
-        self.line = ProgressLine(self.settings.quiet or not self.processes.is_first, self._done())
         self.started = time.monotonic() - self.progress.seconds
-        self.clock = (time.monotonic(), self.progress.tokens)
-        if not self.processes.is_first:
-            return
+        if self.processes.is_first:
+            self._write_settings()
+        self.record = Record(
+            self.out,
+            is_writer=self.processes.is_first,
+            settings=self.settings,
+            progress=self.progress,
+            done=self._done(),
+        )
+        for note in self.notes:
+            self.record.say(f"note: {note}")
+
+    def _write_settings(self) -> None:
         try:
             self.out.mkdir(parents=True, exist_ok=True)
             saved = self.settings.replace(resume=None)
-            (self.out / RUN_FILE).write_text(saved.to_json(), encoding="utf-8")
+            temporary = self.out / f".{RUN_FILE}.partial"
+            temporary.write_text(saved.to_json(), encoding="utf-8")
+            temporary.replace(self.out / RUN_FILE)
         except OSError as error:
             raise OutputError(f"cannot write to {self.out}: {error}") from None
-        self.metrics = MetricsFile(self.out / METRICS_FILE, self.progress.metrics_bytes)
-        speed = self.out / SPEED_FILE
-        self.speed = MetricsFile(speed, speed.stat().st_size if speed.exists() else 0)
-        self.files = [self.metrics]
-        if self.settings.tensorboard:
-            self.files.append(TensorBoard(self.out / "tensorboard"))
-        for note in self.notes:
-            self.line.say(f"note: {note}")
 
     def __enter__(self) -> _Run:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.line.close()
-        for file in self.files:
-            file.close()
-        if self.processes.is_first:
-            self.speed.close()
+        self.record.close()
 
     # --- the loop ---------------------------------------------------------------------------------
 
@@ -204,7 +191,7 @@ class _Run:
         settings = self.settings
         self.model.train()
         finished = True
-        with _stop_signals() as stop, _ahead(self._batches()) as batches:
+        with stop_signals() as stop, prepared_ahead(self._batches()) as batches:
             self._set_phase()
             if self.progress.step == 0 and settings.start_from is not None:
                 self._validate()  # where it comes from
@@ -347,10 +334,7 @@ class _Run:
         forward, backward = self._mean_losses().tolist()
         self.last_loss = loss = (forward + backward) / 2
         progress = self.progress
-        now = time.monotonic()
-        speed = (progress.tokens - self.clock[1]) / max(1e-9, now - self.clock[0])
-        self.clock = (now, progress.tokens)
-        self._write(
+        self.record.row(
             {
                 "split": "train",
                 "step": progress.step,
@@ -363,16 +347,9 @@ class _Run:
                 "gradient_norm": float(self.norm),
             }
         )
-        if self.processes.is_first:
-            row = {"step": progress.step, "seconds": progress.seconds, "words_per_second": speed}
-            self.speed.write(row)
-        self.line.update(self._done(), progress.step, loss, speed)
+        self.record.advance(progress, self._done(), loss)
         self.losses.zero_()
         self.n_losses = 0
-
-    def _write(self, row: dict[str, Any]) -> None:
-        for file in self.files:
-            file.write(row)
 
     def _check_finite(self) -> None:
         """Stop before weights are spoilt."""
@@ -403,7 +380,7 @@ class _Run:
             loss, (forward, backward) = result.loss, result.of_directions
         loss = self.processes.first_says(loss)
         progress = self.progress
-        self._write(
+        self.record.row(
             {
                 "split": "heldout",
                 "step": progress.step,
@@ -414,7 +391,7 @@ class _Run:
                 "ppl_backward": backward,
             }
         )
-        self.line.say(
+        self.record.say(
             f"step {progress.step:,}: held-out perplexity forward {forward:,.2f}, "
             f"backward {backward:,.2f}"
         )
@@ -445,13 +422,15 @@ class _Run:
         # Not the state_dict: there a tied weight stands twice.
         tensors |= {f"model.{name}": p for name, p in self.model.named_parameters()}
         tensors |= {"state.hidden": hidden, "state.memory": memory, "losses": losses}
-        progress = dataclasses.replace(self.progress, metrics_bytes=self.metrics.length)
+        progress = dataclasses.replace(self.progress, metrics_bytes=self.record.length)
         about = {"optimizer": rest, "n_losses": self.n_losses, "data": self.corpus.fingerprint}
         save_snapshot(self.out, Snapshot(progress, tensors, about), self.settings.keep)
 
     def _restore(self) -> None:
         snapshot, notes = load_snapshot(self.out)
         self.notes += notes
+        if snapshot is None:
+            return
         if snapshot.settings["data"] != self.corpus.fingerprint:
             raise ConfigError(
                 f"{self.settings.data} is not the corpus that the run in {self.out} was started "
@@ -471,44 +450,6 @@ class _Run:
         self.losses = snapshot.tensors["losses"].to(device)
         self.n_losses = snapshot.settings["n_losses"]
         self.progress = snapshot.progress
-
-
-@contextmanager
-def _ahead(items: Iterator[T]) -> Iterator[Iterator[T]]:
-    """Prepare the next item in another thread while one is worked on."""
-    with ThreadPoolExecutor(max_workers=1) as pool:
-
-        def give() -> Iterator[T]:
-            coming = pool.submit(next, items)
-            while True:
-                item = coming.result()
-                coming = pool.submit(next, items)
-                yield item
-
-        yield give()
-
-
-@contextmanager
-def _stop_signals() -> Iterator[list[int]]:
-    """Collect Ctrl-C and polite kills, so that the step in progress is finished and saved."""
-    seen: list[int] = []
-
-    def note(number: int, _: Any) -> None:
-        if seen:  # a second one: the user is in a hurry
-            raise KeyboardInterrupt
-        seen.append(number)
-
-    numbers = (signal.SIGINT, signal.SIGTERM)
-    try:
-        before = [signal.signal(number, note) for number in numbers]
-    except ValueError:  # not the main thread: whoever runs us there handles signals
-        yield seen
-        return
-    try:
-        yield seen
-    finally:
-        for number, handler in zip(numbers, before, strict=True):
-            signal.signal(number, handler)
 
 
 def _mixed(*numbers: int) -> int:
