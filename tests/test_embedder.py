@@ -698,7 +698,7 @@ def test_an_unknown_format_is_named(tmp_path, elmos):
 def test_mix_weights_and_softmax_are_saved_with_the_model(tmp_path):
     config = EVEN.replace(mix_weights=(1.0, 0.0, -1.0), mix_gamma=2.0)
     checkpoint = seeded_bilm(config).to_checkpoint()
-    checkpoint.softmax["bias"] = torch.arange(4.0)
+    checkpoint.softmax.update(weight=torch.ones(4, 16), bias=torch.arange(4.0))
     ELMo(checkpoint).save_pretrained(tmp_path)
     loaded = ELMo.from_pretrained(tmp_path)
     assert loaded.config == config
