@@ -478,7 +478,7 @@ def test_a_full_disk_stops_the_run_and_keeps_what_was_saved(corpus, tmp_path):
         ({"dropout": 1.0}, "dropout is 1.0"),
         ({"tie": True}, "--reads words"),
         ({"word_vectors": Path("glove.txt")}, "--reads words"),
-        ({"device": "cuda:99"}, "cannot be used here"),
+        ({"device": "cuda:99"}, "cannot be used"),
         ({"preset": "huge"}, "one of tiny"),
         ({"start_from": "/no/such/model"}, "no such"),
     ],

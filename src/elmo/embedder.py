@@ -21,6 +21,7 @@ from tqdm.auto import tqdm
 from elmo.bilm import BiLM, State, word_ids
 from elmo.checkpoint import Checkpoint, save_checkpoint
 from elmo.config import ElmoConfig
+from elmo.devices import find_device
 from elmo.errors import ConfigError, ElmoWarning, InputError
 from elmo.linear import runs_natively
 from elmo.models import HubOptions, open_model
@@ -95,7 +96,7 @@ class ELMo:
         self, bilm: BiLM, device: str | torch.device | None, warm_state: State | None
     ) -> Pipeline:
         """Put a model where it will compute, packed if that is a CPU."""
-        place = _device(device)
+        place = find_device(device)
         model: BiLM | PackedBiLM
         if place.type == "cpu":
             if not runs_natively(self.precision):
@@ -261,7 +262,7 @@ class ELMo:
 
     def to(self, device: str | torch.device) -> Self:
         """Move to another device; what was carried is forgotten."""
-        if _device(device) != _device(self.device):
+        if find_device(device) != find_device(self.device):
             bilm = BiLM.from_checkpoint(self._pipeline.model.to_checkpoint())
             self._pipeline = self._build(bilm, device, self._pipeline.warm_state)
         return self
@@ -508,16 +509,6 @@ class ELMo:
                 f"words longer than the {self.config.max_characters - 2} {unit} that the model "
                 f"reads were cut ({self.n_cut_words} so far; n_cut_words goes on counting)"
             )
-
-
-def _device(device: str | torch.device | None) -> torch.device:
-    if device is None or device == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        place = torch.device(device)
-        return torch.empty(0, device=place).device  # "cuda" is "cuda:0" or whichever is current
-    except (RuntimeError, AssertionError) as error:
-        raise ConfigError(f"device {device!r} cannot be used: {error}") from None
 
 
 def _single_row(warm_state: tuple[Tensor, Tensor] | None) -> State | None:

@@ -12,12 +12,16 @@ space. Quotation marks stay as they are, hyphenated words stay whole.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from enum import IntEnum
-from typing import NamedTuple
+from itertools import chain
+from typing import NamedTuple, TypeVar
 
 _CACHE_LIMIT = 100_000
 """Chunks remembered, about 35 MB, and as many of the time before."""
 _LONGEST_REMEMBERED = 64
+_Value = TypeVar("_Value")
+_joined = chain.from_iterable
 
 
 class _End(IntEnum):
@@ -47,7 +51,7 @@ class _Opening(IntEnum):
 
 
 class _Chunk(NamedTuple):
-    """What is remembered of a chunk."""
+    """What a chunk says about sentences."""
 
     words: list[str]
     end: _End
@@ -101,8 +105,11 @@ _SPLIT_WORDS = {
 }  # fmt: skip
 
 _OPENERS = frozenset("\"'“‘«‹„‚([{<`¿¡*_~#•·●■▪►–—―-…") | {"''", "``", "--", "..."}
-_CLOSERS = frozenset("\"'”’»›)]}>*_“‘") | {"''"}
+_CLOSING_MARKS = "\"'”’»›)]}>*_“‘"
+_CLOSERS = frozenset(_CLOSING_MARKS) | {"''"}
 _TERMINATORS = re.compile(r"[.!?…。！？]+")
+_MAY_END = re.compile(rf"[.!?…。！？][{re.escape(_CLOSING_MARKS)}]*(?=\s|$)")
+_NEXT_CHUNK = re.compile(r"\s*(\S+)")
 _ROMAN = re.compile(r"[IVXLCDM]+$")
 
 # Every mark that is no part of a word. What is not listed (letters, digits, accents, currencies of
@@ -163,7 +170,8 @@ class EnglishTokenizer:
     name = "english"
 
     def __init__(self) -> None:
-        self._chunks = _Chunks()
+        self._words = _Memory(_split_words)
+        self._chunks = _Memory(_judge)
 
     def sentences(self, text: str) -> list[list[str]]:
         """Split a text into sentences of words; a blank text is one empty sentence."""
@@ -174,23 +182,34 @@ class EnglishTokenizer:
 
     def _split_line(self, line: str, found: list[list[str]]) -> None:
         """Append the sentences of a line to those found."""
-        # This loop is the speed of `elmo prepare`; what can be is left to C.
-        chunks = list(map(self._chunks.__getitem__, line.split()))
-        last = len(chunks) - 1
+        # This is the speed of `elmo prepare`: between two places where a sentence may end, every
+        # step is one call that loops in C.
+        words_of = self._words.__getitem__
         sentence: list[str] = []
-        for place, chunk in enumerate(chunks):
-            if chunk[1] and _ends(
-                chunk, chunks[place + 1] if place < last else None, bool(sentence)
-            ):
-                sentence += chunk[3]
+        start = 0
+        for match in _MAY_END.finditer(line):
+            *chunks, last = line[start : match.end()].split()
+            start = match.end()
+            sentence += _joined(map(words_of, chunks))
+            if self._ends(last, line, start, bool(sentence)):
+                sentence += self._chunks[last].last_words
                 found.append(sentence)
                 sentence = []
             else:
-                sentence += chunk[0]
+                sentence += words_of(last)
+        sentence += _joined(map(words_of, line[start:].split()))
         if sentence:
             found.append(sentence)
-        if len(self._chunks) > _CACHE_LIMIT:
-            self._chunks.grow_old()
+        self._words.forget()
+        self._chunks.forget()
+
+    def _ends(self, last: str, line: str, place: int, inside: bool) -> bool:
+        """Tell whether a sentence ends after a chunk, before this place of a line."""
+        chunk = self._chunks[last]
+        if not chunk.end:
+            return False
+        following = _NEXT_CHUNK.match(line, place)
+        return _ends(chunk, self._chunks[following[1]] if following else None, inside)
 
 
 def _ends(chunk: _Chunk, following: _Chunk | None, inside: bool) -> bool:
@@ -211,43 +230,52 @@ def _ends(chunk: _Chunk, following: _Chunk | None, inside: bool) -> bool:
     return following.opening is not _Opening.SMALL and (inside or not chunk.words[0].isdecimal())
 
 
-class _Chunks(dict[str, _Chunk]):
-    """Chunks seen before; others are split when they are first asked for."""
+class _Memory(dict[str, _Value]):
+    """What was found out about chunks; of others it is found out when they are first asked for.
 
-    def __init__(self) -> None:
+    Args:
+        find_out: What to do with a chunk.
+    """
+
+    def __init__(self, find_out: Callable[[str], _Value]) -> None:
         super().__init__()
-        self._old: dict[str, _Chunk] = {}
+        self._find_out = find_out
+        self._old: dict[str, _Value] = {}
 
-    def __missing__(self, text: str) -> _Chunk:
-        chunk = self._old.get(text) or _split(text)
+    def __missing__(self, text: str) -> _Value:
+        value = self._old.get(text) or self._find_out(text)
         if len(text) <= _LONGEST_REMEMBERED:
-            self[text] = chunk
-        return chunk
+            self[text] = value
+        return value
 
-    def grow_old(self) -> None:
-        """Begin a new list; what is not asked for again until the next one is forgotten."""
-        self._old = dict(self)
-        self.clear()
+    def forget(self) -> None:
+        """If there is too much, begin a new list; what is not asked for again is forgotten."""
+        if len(self) > _CACHE_LIMIT:
+            self._old = dict(self)
+            self.clear()
 
 
-def _split(text: str) -> _Chunk:
-    """Split what stands between two spaces."""
-    plain = _plain(text)
+def _judge(text: str) -> _Chunk:
+    """Split what stands between two spaces, and judge what it says about sentences."""
+    words = _split_words(text)
+    end = _end(words)
+    last_words = words if end is _End.NO else _without_last_full_stop(words)
+    return _Chunk(words, end, _opening(words), last_words)
+
+
+def _split_words(text: str) -> list[str]:
+    """Split what stands between two spaces into words."""
+    plain = _split_plain(text)
     if plain is not None:
         return plain
     pieces: list[str] = []
     for piece in _PIECE.findall(text):
         cut = _SPLIT_WORDS.get(piece.lower())
         pieces += [piece] if cut is None else [piece[:cut], piece[cut:]]
-    words = _with_full_stops(pieces)
-    end = _end(words)
-    last_words = words if end in (_End.NO, _End.STRONG) else _without_last_full_stop(words)
-    if end is _End.STRONG and _is_abbreviation(_before_closers(words)[-1]):
-        last_words = _without_last_full_stop(words)
-    return _Chunk(words, end, _opening(words), last_words)
+    return _with_full_stops(pieces)
 
 
-def _plain(text: str) -> _Chunk | None:
+def _split_plain(text: str) -> list[str] | None:
     """Split a word of letters between marks, as most chunks that are new are; None for others."""
     found = _PLAIN.fullmatch(text)
     if found is None:
@@ -255,9 +283,7 @@ def _plain(text: str) -> _Chunk | None:
     opener, stem, marks, stop, closers = found.groups()
     if stem.lower() in _SPLIT_WORDS or (stop and not marks and _takes_full_stop(stem)):
         return None
-    words = [*opener, stem, *marks, *stop, *closers]
-    end = _End.STRONG if stop else _End.NO
-    return _Chunk(words, end, _word_opening(stem), words)
+    return [*opener, stem, *marks, *stop, *closers]
 
 
 def _with_full_stops(pieces: list[str]) -> list[str]:

@@ -15,6 +15,7 @@ from torch import Tensor
 from elmo.bilm import BiLM, State, word_ids
 from elmo.characters import BEGIN_SENTENCE, END_SENTENCE
 from elmo.checkpoint import Checkpoint
+from elmo.devices import find_device
 from elmo.errors import ConfigError, MissingFileError, WeightsError
 from elmo.output_layers import OutputLayer
 from elmo.packed import PackedBiLM
@@ -104,7 +105,7 @@ def open_reader(
     word_cache_mb: float,
 ) -> Reader:
     """Put a model where it will compute, packed if that is a CPU."""
-    place = _device(device)
+    place = find_device(device)
     bilm = BiLM.from_checkpoint(checkpoint)
     model: BiLM | PackedBiLM
     if place.type == "cpu":
@@ -147,12 +148,3 @@ def open_output_layer(checkpoint: Checkpoint) -> tuple[Vocabulary, OutputLayer]:
             f"has a vocabulary of {expected[0]} and outputs of {expected[1]}"
         )
     return checkpoint.vocabulary, layer
-
-
-def _device(device: str | torch.device | None) -> torch.device:
-    if device is None or device == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        return torch.empty(0, device=device).device
-    except (RuntimeError, AssertionError) as error:
-        raise ConfigError(f"device {device!r} cannot be used: {error}") from None

@@ -14,10 +14,10 @@ from cyclopts import Parameter
 from elmo.commands.base import DONE, Flags, app, say, show
 from elmo.errors import ElmoError, InputError
 from elmo.settings import ModelChoice, ReadingSettings, StatePolicy, SurprisalUnit, TokenizerName
-from elmo.text import TextFile, Tokenizer, get_tokenizer, read_sentences
 
 if TYPE_CHECKING:
     from elmo.scoring import LanguageModelScorer, SentenceScore, Substitutes
+    from elmo.text import TextFile, Tokenizer
 
 _MODEL = ModelChoice()
 _READING = ReadingSettings()
@@ -179,6 +179,8 @@ def substitutes(
     choice, sentence = _model_and(sentence, model, choice)
     if sentence is None:
         raise ElmoError("elmo substitutes needs MODEL and SENTENCE; see elmo substitutes --help")
+    from elmo.text import get_tokenizer
+
     words, positions = marked_words(sentence, get_tokenizer(tokenizer))
     scorer = _load(choice)
     results = [scorer.substitutes(words, place, top, state=state) for place in positions]
@@ -269,6 +271,8 @@ class _Source:
         """Yield sentences, moving a progress bar along with the bytes that were read."""
         from tqdm import tqdm
 
+        from elmo.text import read_sentences
+
         total = self.file.total_bytes
         with tqdm(total=total, disable=not show_progress, unit="B", unit_scale=True) as bar:
             for sentence in read_sentences(self.file, self.tokenizer):
@@ -278,6 +282,8 @@ class _Source:
 
 @contextmanager
 def _open_text(path: str, settings: ReadingSettings) -> Iterator[_Source]:
+    from elmo.text import TextFile, get_tokenizer
+
     tokenizer = get_tokenizer(settings.tokenizer)
     with TextFile(path, settings.encoding) as file:
         yield _Source(file, tokenizer)

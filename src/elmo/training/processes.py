@@ -11,7 +11,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from elmo.errors import ConfigError
+from elmo.devices import find_device
 
 
 @dataclass(frozen=True)
@@ -72,10 +72,10 @@ def joined(device: str) -> Iterator[Processes]:
     """
     world = int(os.environ.get("WORLD_SIZE", "1"))
     if world == 1:
-        yield Processes(0, 1, _device(device))
+        yield Processes(0, 1, find_device(device))
         return
     local = int(os.environ.get("LOCAL_RANK", "0"))
-    chosen = _device(f"cuda:{local}" if _wants_gpu(device) else "cpu")
+    chosen = find_device(f"cuda:{local}" if _wants_gpu(device) else "cpu")
     if chosen.type == "cuda":
         torch.cuda.set_device(chosen)
     dist.init_process_group("nccl" if chosen.type == "cuda" else "gloo")
@@ -87,15 +87,3 @@ def joined(device: str) -> Iterator[Processes]:
 
 def _wants_gpu(device: str) -> bool:
     return device.startswith("cuda") or (device == "auto" and torch.cuda.is_available())
-
-
-def _device(name: str) -> torch.device:
-    if name == "auto":
-        name = "cuda" if torch.cuda.is_available() else "cpu"
-    try:
-        device = torch.device(name)
-        torch.empty(0, device=device)
-    except (RuntimeError, AssertionError) as error:
-        reason = str(error).splitlines()[0]
-        raise ConfigError(f"device {name!r} cannot be used here: {reason}") from None
-    return device

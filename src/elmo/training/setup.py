@@ -21,8 +21,10 @@ from elmo.training.language_model import LanguageModel
 from elmo.training.train_settings import TrainSettings
 from elmo.vocabulary import Vocabulary
 
-_FULL_SOFTMAX_WORDS = 20_000
+_FULL_SOFTMAX_WORDS = 5_000
 """Up to this many words the full softmax is the default: it is exact and hardly slower."""
+_MOST_SAMPLES = 8192
+"""Candidates of the sampled softmax as published, for 793,471 words; see `_n_samples`."""
 _HEAD_SHARE = 0.3
 """Of a run: long enough for a new output layer not to disturb the layers below it."""
 _SPELT = ("tutorial", "novel")
@@ -126,14 +128,18 @@ def _softmax_kind(settings: TrainSettings, vocabulary: Vocabulary) -> SoftmaxKin
     return "full" if len(vocabulary) <= _FULL_SOFTMAX_WORDS else "sampled"
 
 
+def _n_samples(settings: TrainSettings, vocabulary: Vocabulary) -> int:
+    """Give the number of candidates: an eighth of the words is plenty where they are few."""
+    return settings.samples or max(512, min(_MOST_SAMPLES, len(vocabulary) // 8))
+
+
 def _fresh_output(settings: TrainSettings, vocabulary: Vocabulary, bilm: BiLM) -> OutputLayer:
     kind = _softmax_kind(settings, vocabulary)
     tied = None
     if settings.tie:
         tied = _require_words(settings, bilm, "--tie").embedding.weight
-    return make_output_layer(
-        kind, len(vocabulary), bilm.config.projection_dim, settings.samples, tied
-    )
+    samples = _n_samples(settings, vocabulary)
+    return make_output_layer(kind, len(vocabulary), bilm.config.projection_dim, samples, tied)
 
 
 def _start_from_static_vectors(settings: TrainSettings, bilm: BiLM, vocabulary: Vocabulary) -> str:
@@ -185,7 +191,7 @@ def _known_output(
         known = OutputLayer.from_tensors(
             saved,
             kind=settings.softmax if adaptive else _softmax_kind(settings, vocabulary),
-            n_samples=settings.samples,
+            n_samples=_n_samples(settings, vocabulary),
             tied=None if adaptive or "weight" in saved else bilm.words.embedding.weight,
         )
         return known, "the output layer goes on from where it was"

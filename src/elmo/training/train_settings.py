@@ -76,10 +76,10 @@ class TrainSettings:
     """Share of sentences that are read from a zero state, as --state zero does when embedding."""
 
     softmax: SoftmaxKind | None = None
-    """full; sampled: log-uniform candidates; adaptive. By default full up to 20,000 words, then
+    """full; sampled: log-uniform candidates; adaptive. By default full up to 5,000 words, then
     sampled."""
-    samples: int = 8192
-    """Candidates of the sampled softmax."""
+    samples: int | None = None
+    """Candidates of the sampled softmax; by default an eighth of the words, 8192 at most."""
     tie: bool = False
     """Share word vectors and softmax weights (only with --reads words)."""
     word_vectors: Path | None = None
@@ -144,10 +144,10 @@ class TrainSettings:
     def _check(self) -> None:
         for field in fields(self):
             _check_choice(field.name, getattr(self, field.name))
-        for name in ("steps", "tokens", "epochs", "minutes", "batch", "rate", "clip", "layers"):
+        for name in ("steps", "tokens", "epochs", "minutes", "batch", "rate", "clip", "layers", "samples"):
             value = getattr(self, name)
             _require(name, value, "more than 0", value is None or value > 0)
-        for name in ("unroll", "accumulate", "samples", "validate_every", "validate_tokens"):
+        for name in ("unroll", "accumulate", "validate_every", "validate_tokens"):
             _require(name, getattr(self, name), "at least 1", getattr(self, name) >= 1)
         for name in ("checkpoint_every", "keep", "log_every"):
             _require(name, getattr(self, name), "at least 1", getattr(self, name) >= 1)
