@@ -118,11 +118,11 @@ def test_no_character_is_changed_lost_or_added(text):
     )
 )
 def test_the_short_way_for_plain_words_changes_nothing(text):
-    short = elmo.english._plain(text)
+    short = elmo.english._split_plain(text)
     if short is not None:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(elmo.english, "_plain", lambda text: None)
-            assert elmo.english._split(text) == short
+            patch.setattr(elmo.english, "_split_plain", lambda text: None)
+            assert elmo.english._split_words(text) == short
 
 
 @given(text=TRICKY)
@@ -145,4 +145,4 @@ def test_what_is_remembered_stays_bounded(monkeypatch):
     tokenizer = EnglishTokenizer()
     for number in range(100):
         assert tokenizer.sentences(f"word{number} x.") == [[f"word{number}", "x", "."]]
-        assert len(tokenizer._chunks) <= 12
+        assert len(tokenizer._words) <= 12
