@@ -144,7 +144,7 @@ class TrainSettings:
     def _check(self) -> None:
         for field in fields(self):
             _check_choice(field.name, getattr(self, field.name))
-        for name in ("steps", "tokens", "epochs", "minutes", "batch", "rate", "clip", "layers", "samples"):
+        for name in (*LENGTHS, "batch", "rate", "clip", "layers", "samples"):
             value = getattr(self, name)
             _require(name, value, "more than 0", value is None or value > 0)
         for name in ("unroll", "accumulate", "validate_every", "validate_tokens"):
