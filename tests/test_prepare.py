@@ -15,6 +15,7 @@ import time
 from collections import Counter
 from dataclasses import replace
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -698,3 +699,16 @@ def test_settings_that_do_not_change_the_result_are_not_in_the_manifest():
     names = PrepareSettings().result_settings().keys()
     assert not {"workers", "resume", "overwrite"} & names
     assert set(prepare_settings._NOT_IN_THE_RESULT).isdisjoint(names)
+
+
+def test_the_benchmark_runs_and_writes_its_figures(tmp_path):
+    script = Path(__file__).resolve().parents[1] / "benchmarks" / "prepare.py"
+    command = [sys.executable, str(script), "--sentences", "300", "--workers", "1"]
+    command += ["--json", str(tmp_path / "figures.json")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    run = json.loads((tmp_path / "figures.json").read_text())["run"]
+    assert run["words"] > 300
+    assert run["words_per_second"] > 0
+    assert run["parent_mb"] > 0
+    assert "words_per_second" in done.stdout

@@ -42,7 +42,7 @@ class PrepareSettings:
     encoding: str = "utf-8"
     """Encoding of the text files."""
     workers: int | None = None
-    """Processes; by default one a core, eight at most. The result does not depend on it."""
+    """Processes; by default one a core, six at most. The result does not depend on it."""
     shard_words: int = 20_000_000
     """Words in a shard, about."""
     seed: int = 0

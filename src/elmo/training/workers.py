@@ -20,8 +20,8 @@ from elmo.errors import OutputError
 Job = TypeVar("Job")
 Result = TypeVar("Result")
 
-_MOST_WORKERS = 8
-"""Each needs about 150 MB; more only where somebody asks for them."""
+_MOST_WORKERS = 6
+"""Each needs about 220 MB; more only where somebody asks for them."""
 _JOBS_AHEAD = 2
 
 
