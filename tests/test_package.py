@@ -40,6 +40,7 @@ LEVELS = [
     {"training.counting", "training.shard_writer"},
     {"training.prepare", "training.train_settings"},
     {"training.streams", "training.recurrence", "training.snapshots", "training.metrics"},
+    {"training.spelling"},
     {"training.language_model", "training.processes", "training.waiting", "training.record"},
     {"training.optimizers", "training.setup"},
     {"training.trainer"},

@@ -105,7 +105,11 @@ class CharacterEncoder(nn.Module):
         characters = self.embedding(ids).transpose(1, 2)  # (n, char_dim, max_characters)
         # `max(...).values`, not `amax`: its gradient goes to one position, as published.
         maxima = [conv(characters).max(dim=-1).values for conv in self.convolutions]
-        vectors = self.activation(torch.cat(maxima, dim=-1))  # (n, n_filters)
+        return self.finish(torch.cat(maxima, dim=-1))
+
+    def finish(self, maxima: Tensor) -> Tensor:
+        """Go on from the filters' highest responses `(n, n_filters)` to `(n, projection_dim)`."""
+        vectors = self.activation(maxima)
         for highway in self.highways:
             vectors = highway(vectors)
         projected: Tensor = self.projection(vectors)

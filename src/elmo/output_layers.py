@@ -248,7 +248,8 @@ class FullSoftmax(OutputLayer):
 
     def word_rows(self) -> Tensor:
         """Give W, shape `(n_words, dim)`."""
-        return self.get_parameter("table")[1:] if self.tied else self.get_parameter("weight")
+        rows: Tensor = getattr(self, "table" if self.tied else "weight")
+        return rows[1:] if self.tied else rows
 
     def training_loss(self, hidden: Tensor, targets: Tensor, seed: int) -> Tensor:
         """Give the mean negative log-likelihood; see `OutputLayer.training_loss`."""

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from elmo.bilm import BiLM, State, zero_state
-from elmo.layers import LayerState, RecurrentLayer
+from elmo.layers import CharacterEncoder, LayerState, RecurrentLayer
 from elmo.output_layers import OutputLayer
 from elmo.training.recurrence import run_layer
+from elmo.training.spelling import encode_spelling
 from elmo.training.streams import Batch
 
 
@@ -73,52 +74,53 @@ class LanguageModel(nn.Module):
         ]
         return torch.stack(losses), state.hidden, state.memory
 
-    def read(self, batch: Batch, state: State) -> tuple[list[Tensor], State]:
+    def read(self, batch: Batch, state: State) -> tuple[Tensor, State]:
         """Read a batch.
 
         Returns:
-            The top output of each direction `(time, rows, projection_dim)`, dropout applied, and
-            the state after the batch, detached.
+            The top output of both directions `(2, time, rows, projection_dim)`, dropout applied,
+            and the state after the batch, detached.
         """
-        vectors = self.bilm.encode_words(batch.types)
+        vectors = self._encode(batch.types)
         keep = None
         if batch.restarts.any():
             keep = (~batch.restarts).to(state.memory.dtype).unsqueeze(-1)
-        tops, ends = [], []
-        for direction in range(2):
-            inputs = F.embedding(batch.inputs[direction], vectors)
-            top, final = self._climb(direction, inputs, state, keep)
-            tops.append(top)
-            ends.append(final)
-        return tops, _joined(ends)
+        return self._climb(F.embedding(batch.inputs, vectors), state, keep)
 
-    def _climb(
-        self, direction: int, inputs: Tensor, state: State, keep: Tensor | None
-    ) -> tuple[Tensor, list[LayerState]]:
-        """Run all layers of a direction on `(time, rows, projection_dim)`."""
+    def _encode(self, types: Tensor) -> Tensor:
+        if not isinstance(self.bilm.words, CharacterEncoder):
+            return self.bilm.encode_words(types)
+        # Behind the end mark of the boundaries there is nothing but padding.
+        return encode_spelling(self.bilm.words, types, int(self.bilm.boundaries[0, -1]))
+
+    def _climb(self, inputs: Tensor, state: State, keep: Tensor | None) -> tuple[Tensor, State]:
+        """Run all layers on `(2, time, rows, projection_dim)`."""
         ends: list[LayerState] = []
-        for number, layer in enumerate(self.bilm.layers_of(direction)):
-            assert isinstance(layer, RecurrentLayer)
+        pairs = zip(self.bilm.forward_layers, self.bilm.backward_layers, strict=True)
+        for number, sides in enumerate(pairs):
             # As in bilm-tf, the residual branch gets the input after its dropout.
             inputs = self._dropped(inputs)
-            outputs, end = run_layer(layer, inputs, state.layer(number, direction), keep)
+            before = LayerState(state.hidden[number], state.memory[number])
+            outputs, end = run_layer(_recurrent(sides), inputs, before, keep)
             ends.append(end)
             skips = number > 0 and self.bilm.config.skip_connections
             inputs = outputs + inputs if skips else outputs
-        return self._dropped(inputs), ends
+        return self._dropped(inputs), _joined(ends)
 
     def _dropped(self, values: Tensor) -> Tensor:
         return F.dropout(values, self.dropout, self.training)
 
 
-def _joined(ends: list[list[LayerState]]) -> State:
-    """Join the states of both directions' layers, without a way back for gradients."""
-    dtype = ends[0][0].memory.dtype  # autocast leaves it wide
+def _recurrent(sides: Sequence[nn.Module]) -> list[RecurrentLayer]:
+    return [side for side in sides if isinstance(side, RecurrentLayer)]
+
+
+def _joined(ends: list[LayerState]) -> State:
+    """Join the states of all layers, without a way back for gradients."""
+    dtype = ends[0].memory.dtype  # autocast leaves it wide
     hidden, memory = (
-        torch.stack(
-            [torch.stack([end[part].detach().to(dtype) for end in pair]) for pair in layers]
-        )
-        for part, layers in enumerate([list(zip(*ends, strict=True))] * 2)
+        torch.stack([part.detach().to(dtype) for part in parts])
+        for parts in zip(*ends, strict=True)
     )
     return State(hidden, memory)
 

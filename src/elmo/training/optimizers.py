@@ -56,8 +56,10 @@ def make_optimizer(
         for distance, parameters in enumerate(reversed(layer_groups(model)))
     ]
     if settings.optimizer == "adagrad":
-        return torch.optim.Adagrad(groups, lr=rate, initial_accumulator_value=1.0)
-    return torch.optim.AdamW(groups, lr=rate, betas=(0.9, 0.99), weight_decay=settings.weight_decay)
+        return torch.optim.Adagrad(groups, lr=rate, initial_accumulator_value=1.0, fused=True)
+    return torch.optim.AdamW(
+        groups, lr=rate, betas=(0.9, 0.99), weight_decay=settings.weight_decay, fused=True
+    )
 
 
 def layer_groups(model: LanguageModel) -> list[list[Parameter]]:

@@ -183,7 +183,7 @@ class _Text:
             vocabulary.words.index(word) for word in (BEGIN_SENTENCE, END_SENTENCE, UNKNOWN)
         )
         self._reads_words = ids.rows([BEGIN_SENTENCE]).dim() == 1
-        self._spelling = ids.rows(vocabulary.words).to(torch.int32)  # half of int64's memory
+        self._spelling = ids.rows(vocabulary.words).numpy().astype(np.int32)  # int64 is twice this
         self._set_sentences()
         self._first_rare = np.cumsum([self._n_words, *(shard.n_rare for shard in self._shards)])
 
@@ -269,10 +269,10 @@ class _Text:
     def _spell(self, distinct: Ids) -> Tensor:
         """Turn word numbers, rising, into what the model reads; rare ones by their letters."""
         n_known = int(np.searchsorted(distinct, self._n_words))
-        parts = [self._spelling[torch.from_numpy(distinct[:n_known])].long()]
+        parts = [self._spelling[distinct[:n_known]].astype(np.int64)]
         rare = distinct[n_known:]
         shard_of = np.searchsorted(self._first_rare, rare, side="right") - 1
         for number in np.unique(shard_of):
             numbers = rare[shard_of == number] - self._first_rare[number]
-            parts.append(self._ids.rows(self._shards[number].rare_words(numbers)))
-        return torch.cat(parts)
+            parts.append(self._ids.rows(self._shards[number].rare_words(numbers)).numpy())
+        return torch.from_numpy(np.concatenate(parts))

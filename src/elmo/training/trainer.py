@@ -191,7 +191,7 @@ class _Run:
         settings = self.settings
         self.model.train()
         finished = True
-        with stop_signals() as stop, prepared_ahead(self._batches()) as batches:
+        with stop_signals() as stop, self._batches() as batches:
             self._set_phase()
             if self.progress.step == 0 and settings.start_from is not None:
                 self._validate()  # where it comes from
@@ -236,9 +236,11 @@ class _Run:
 
     last_loss = math.nan
 
-    def _batches(self) -> Iterator[tuple[Batch, Position]]:
-        position = Position(self.progress.epoch, self.progress.window)
-        return self.streams.batches(position)
+    def _batches(self) -> AbstractContextManager[Iterator[tuple[Batch, Position]]]:
+        batches = self.streams.batches(Position(self.progress.epoch, self.progress.window))
+        if self.processes.device.type == "cpu":
+            return nullcontext(batches)  # a second thread would only take its time from the first
+        return prepared_ahead(batches)
 
     def _step(self, batches: Iterator[tuple[Batch, Position]]) -> None:
         """Take one optimizer step."""
