@@ -118,62 +118,118 @@ class _LSTM(torch.autograd.Function):
         gates = products.new_empty(time, sides, rows, width)  # i, f, g, o after activation
         cells = products.new_empty(time, sides, rows, width // 4)  # o * tanh(c)
         memories = memory.new_empty(time + 1, sides, rows, width // 4)
+        tanhs = torch.empty_like(memories[1:])
         hiddens = products.new_empty(time + 1, *hidden.shape)
-        inside = None
-        if projection is not None and proj_clip is not None:
-            inside = torch.empty(hiddens[1:].shape, dtype=torch.bool, device=products.device)
         memories[0], hiddens[0] = memory, hidden
+        restarts = _restarting(keep, time)
         for t in range(time):
             # Where a sentence restarts, what was before is forgotten, but stays in the outputs.
-            hidden, memory = _kept(hiddens[t], keep, t), _kept(memories[t], keep, t)
+            hidden, memory = hiddens[t], memories[t]
+            if keep is not None and restarts[t]:
+                hidden, memory = _kept(hidden, keep, t), _kept(memory, keep, t)
             torch.baddbmm(products[:, t], hidden, recurrent.mT, out=gates[t])
             _activate_(gates[t])
             i, f, g, o = gates[t].chunk(4, dim=-1)
             torch.mul(f, memory, out=memories[t + 1]).addcmul_(i, g)
             if cell_clip is not None:
                 memories[t + 1].clamp_(-cell_clip, cell_clip)
-            torch.mul(o, memories[t + 1].tanh(), out=cells[t])
+            torch.mul(o, torch.tanh(memories[t + 1], out=tanhs[t]), out=cells[t])
             if projection is None:
                 hiddens[t + 1] = cells[t]
             else:
                 torch.bmm(cells[t], projection.mT, out=hiddens[t + 1])
-                if inside is not None and proj_clip is not None:
-                    torch.le(hiddens[t + 1].abs(), proj_clip, out=inside[t])
+                if proj_clip is not None:
                     hiddens[t + 1].clamp_(-proj_clip, proj_clip)
-        ctx.save_for_backward(gates, memories, cells, hiddens, inside, recurrent, projection, keep)
-        ctx.cell_clip = cell_clip
+        ctx.save_for_backward(gates, memories, tanhs, cells, hiddens, recurrent, projection, keep)
+        ctx.cell_clip, ctx.proj_clip = cell_clip, proj_clip
         final = memories[-1].clone()
         ctx.mark_non_differentiable(final)
         return hiddens[1:].transpose(0, 1).contiguous(), final
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        """Give the gradients of products, recurrent and projection weights."""
-        gates, memories, cells, hiddens, inside, recurrent, projection, keep = ctx.saved_tensors
-        outputs = gradients[0].transpose(0, 1)
-        of_gates = torch.empty_like(gates)
-        of_hidden = torch.empty_like(hiddens[1:])
+        """Give the gradients of products, recurrent and projection weights.
+
+        All that does not depend on a later step is computed for all steps at once; the loop has
+        only products with what comes back through time.
+        """
+        gates, memories, tanhs, cells, hiddens, recurrent, projection, keep = ctx.saved_tensors
+        time = len(gates)
+        before = memories[:-1] if keep is None else memories[:-1] * keep.unsqueeze(1)
+        of_gates, of_tanh = _slopes(gates, before, tanhs)
+        of_hidden = gradients[0].transpose(0, 1).contiguous()
+        inside = None if projection is None else _inside(hiddens[1:], ctx.proj_clip)
+        passed = _inside(memories[1:], ctx.cell_clip)
         carried = torch.zeros_like(hiddens[0])
         of_memory = torch.zeros_like(memories[0])
-        for t in reversed(range(len(gates))):
-            torch.add(outputs[t], carried, out=of_hidden[t])
+        restarts = _restarting(keep, time)
+        for t in reversed(range(time)):
+            of_hidden[t] += carried
             if inside is not None:
                 of_hidden[t] *= inside[t]
             of_cells = of_hidden[t] if projection is None else of_hidden[t] @ projection
-            before = _kept(memories[t], keep, t)
-            _cell_backward_(
-                of_gates[t], of_memory, of_cells, gates[t], before, memories[t + 1], ctx
-            )
-            carried = _kept(of_gates[t] @ recurrent, keep, t)
-            of_memory = _kept(of_memory, keep, t)
-        starts = (
-            hiddens[:-1] if keep is None else hiddens[:-1] * keep.unsqueeze(1).to(hiddens.dtype)
-        )
-        of_recurrent = _rows_of_sides(of_gates).mT @ _rows_of_sides(starts)
+            of_memory.addcmul_(of_cells, of_tanh[t])
+            if passed is not None:
+                of_memory *= passed[t]
+            _times_(of_gates[t], of_memory, of_cells)
+            of_memory *= gates[t].chunk(4, dim=-1)[1]  # the forget gate
+            carried = of_gates[t] @ recurrent
+            if restarts[t]:
+                carried, of_memory = _kept(carried, keep, t), _kept(of_memory, keep, t)
+        starts = hiddens[:-1] if keep is None else hiddens[:-1] * keep.unsqueeze(1)
+        of_recurrent = _rows_of_sides(of_gates).mT @ _rows_of_sides(starts.to(of_gates.dtype))
         of_projection = None
         if projection is not None:
             of_projection = _rows_of_sides(of_hidden).mT @ _rows_of_sides(cells)
         return of_gates.transpose(0, 1), None, None, of_recurrent, of_projection, None, None, None
+
+
+def _slopes(gates: Tensor, before: Tensor, tanhs: Tensor) -> tuple[Tensor, Tensor]:
+    """Give what gradients are multiplied with on their way back through the cell.
+
+    Args:
+        gates: Gates after their activations, `(time, 2, rows, 4 * dim)`.
+        before: Memory before each step, `(time, 2, rows, dim)`.
+        tanhs: tanh of the memory after it, `(time, 2, rows, dim)`.
+
+    Returns:
+        From the memory to i, f and g and from the cells to o, before their activations, `(time, 2,
+        rows, 4 * dim)`; and from the cells to the memory, `(time, 2, rows, dim)`.
+    """
+    i, f, g, o = gates.chunk(4, dim=-1)
+    slopes = torch.cat(
+        [
+            g * (i - i * i),
+            (before * (f - f * f)).to(gates.dtype),
+            i * (1 - g * g),
+            (tanhs * (o - o * o)).to(gates.dtype),
+        ],
+        dim=-1,
+    )
+    return slopes, o * (1 - tanhs * tanhs)
+
+
+def _times_(slopes: Tensor, of_memory: Tensor, of_cells: Tensor) -> None:
+    """Turn the slopes of one step `(2, rows, 4 * dim)` into the gradients of its gates."""
+    dim = of_memory.shape[-1]
+    three = slopes[..., : 3 * dim].view(*of_memory.shape[:-1], 3, dim)
+    three.mul_(of_memory.unsqueeze(-2))
+    slopes[..., 3 * dim :].mul_(of_cells)
+
+
+def _inside(values: Tensor, clip: float | None) -> Tensor | None:
+    """Tell where a clip lets gradients pass: what was beyond the bound lies on it now."""
+    return None if clip is None else values.abs() < clip
+
+
+def _restarting(keep: Tensor | None, time: int) -> list[bool]:
+    """Tell in which steps any row restarts; on a GPU asking takes longer than doing."""
+    if keep is None:
+        return [False] * time
+    if keep.device.type != "cpu":
+        return [True] * time
+    restarting: list[bool] = (keep == 0).flatten(1).any(dim=1).tolist()
+    return restarting
 
 
 def _rows_of_sides(values: Tensor) -> Tensor:
@@ -181,9 +237,9 @@ def _rows_of_sides(values: Tensor) -> Tensor:
     return values.transpose(0, 1).flatten(1, 2)
 
 
-def _kept(values: Tensor, keep: Tensor | None, time: int) -> Tensor:
+def _kept(values: Tensor, keep: Tensor, time: int) -> Tensor:
     """Zero the rows that restart."""
-    return values if keep is None else values * keep[time].to(values.dtype)
+    return values * keep[time].to(values.dtype)
 
 
 def _activate_(gates: Tensor) -> None:
@@ -192,40 +248,6 @@ def _activate_(gates: Tensor) -> None:
     gates[..., : 2 * dim].sigmoid_()
     gates[..., 2 * dim : 3 * dim].tanh_()
     gates[..., 3 * dim :].sigmoid_()
-
-
-def _cell_backward_(
-    of_gates: Tensor,
-    of_memory: Tensor,
-    of_cells: Tensor,
-    gates: Tensor,
-    before: Tensor,
-    after: Tensor,
-    ctx: Any,
-) -> None:
-    """Go one step back through the cell.
-
-    Args:
-        of_gates: Gets the gradient of the gates before their activations, `(2, rows, 4 * dim)`.
-        of_memory: Gradient of the memory after the step, `(2, rows, dim)`; becomes that before it.
-        of_cells: Gradient of o * tanh(c), `(2, rows, dim)`.
-        gates: Gates after their activations, `(2, rows, 4 * dim)`.
-        before: Memory before the step, `(2, rows, dim)`.
-        after: Memory after it, clipped, `(2, rows, dim)`.
-        ctx: Knows the clip.
-    """
-    i, f, g, o = gates.chunk(4, dim=-1)
-    of_i, of_f, of_g, of_o = of_gates.chunk(4, dim=-1)
-    tanh = after.tanh()
-    torch.mul(of_cells * tanh, o - o * o, out=of_o)
-    of_memory += of_cells * o * (1 - tanh * tanh)
-    if ctx.cell_clip is not None:
-        # Nothing passes a clip; what was beyond the bound lies on it now.
-        of_memory *= after.abs() < ctx.cell_clip
-    torch.mul(of_memory * g, i - i * i, out=of_i)
-    torch.mul(of_memory * before, f - f * f, out=of_f)
-    torch.mul(of_memory * i, 1 - g * g, out=of_g)
-    of_memory *= f
 
 
 def _cast(dtype: torch.dtype, *weights: Tensor | None) -> list[Any]:
