@@ -6,6 +6,8 @@ The text is split into words by jieba, a model of the size `novel` is trained (w
 Chinese characters), and the words most similar to the hero's name are listed: other characters of
 the novel come first. A word's vector is the mean of its vectors at all places where it stands.
 
+For 红楼梦, after 12 minutes on two cores: 凤姐儿 凤姐 贾琏 平儿 宝钗 黛玉 林黛玉 贾珍 鸳鸯 王夫人.
+
 Needs the extra zh: pip install "elmo-torch[zh,plots]".
 """
 

@@ -103,3 +103,15 @@ def test_quick_run_without_peers_writes_a_valid_report(tmp_path):
         assert all(seconds > 0 for seconds in row["seconds"])
         assert row["name"] in done.stdout
     assert 0 < size["memory"][0]["loaded_mb"] <= size["memory"][0]["peak_mb"]
+
+
+def test_the_benchmark_of_training_runs(tmp_path):
+    command = [sys.executable, str(BENCHMARKS / "train.py"), "--preset", "tiny", "--steps", "20"]
+    text = tmp_path / "text.txt"
+    text.write_text("a small text for a small model .\n" * 400)
+    done = subprocess.run(
+        [*command, "--text", str(text)], capture_output=True, text=True, check=False, timeout=300
+    )
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"^steps/s +\d", done.stdout, flags=re.MULTILINE)
+    assert re.search(r"^memory +[\d,]+ MB", done.stdout, flags=re.MULTILINE)
