@@ -207,6 +207,44 @@ def test_a_small_corpus_is_memorised_in_both_directions(tmp_path):
     assert last["ppl_backward"] < 1.5
 
 
+@pytest.mark.parametrize("freeze", [True, False])
+def test_a_word_model_starts_from_static_vectors(corpus, tmp_path, freeze):
+    chance = random.Random(0)
+    given = {word: [chance.random() for _ in range(16)] for word in ("cat", "dog", "unused")}
+    glove = tmp_path / "glove.txt"
+    lines = (f"{word} {' '.join(map(str, vector))}" for word, vector in given.items())
+    glove.write_text("\n".join(lines) + "\n")
+    settings = quick(
+        corpus, tmp_path / "run", reads="words", word_vectors=glove, freeze_words=freeze
+    )
+    train(settings)
+    model = open_model(tmp_path / "run" / "last")
+    table = model.tensors["words.embedding.weight"][1:]
+    row = table[model.vocabulary.place("cat")]
+    assert torch.allclose(row, torch.tensor(given["cat"])) == freeze
+    assert torch.allclose(row, torch.tensor(given["cat"]), atol=0.1)
+
+
+def test_tensorboard_gets_every_row(corpus, tmp_path):
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    train(quick(corpus, tmp_path / "run", tensorboard=True))
+    events = EventAccumulator(str(tmp_path / "run" / "tensorboard"))
+    events.Reload()
+    rows = read_metrics(tmp_path / "run" / "metrics.jsonl")
+    for split, key in (("train", "loss"), ("heldout", "ppl_forward")):
+        wanted = [(row["step"], row[key]) for row in rows if row["split"] == split]
+        found = [(event.step, event.value) for event in events.Scalars(f"{split}/{key}")]
+        assert found == [(step, pytest.approx(value)) for step, value in wanted]
+
+
+def test_the_picture_is_left_out_where_matplotlib_is_missing(corpus, tmp_path):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(sys.modules, "matplotlib.figure", None)
+        report = train(quick(corpus, tmp_path / "run", steps=2))
+    assert report.curve is None
+
+
 def test_adagrad_is_as_published(corpus, tmp_path):
     train(quick(corpus, tmp_path / "run", optimizer="adagrad", steps=2))
     snapshot, _ = load_snapshot(tmp_path / "run")

@@ -377,7 +377,7 @@ class _Run:
             return
         loss = forward = backward = 0.0
         if self.processes.is_first:  # alone: the numbers do not depend on how many there are
-            limit = math.ceil(self.settings.validate_tokens / self.heldout.rows)
+            limit = math.ceil(self._heldout_tokens() / self.heldout.rows)
             result = measure(self.model, self.heldout.one_pass(limit), self.processes.device)
             loss, (forward, backward) = result.loss, result.of_directions
         loss = self.processes.first_says(loss)
@@ -409,6 +409,11 @@ class _Run:
                 self._save_model(BEST)
         else:
             self.progress = dataclasses.replace(progress, worse=progress.worse + 1)
+
+    def _heldout_tokens(self) -> int:
+        """Say how many words to measure on: with the full softmax each is worth hundreds."""
+        on_cpu = self.processes.device.type == "cpu"
+        return self.settings.validate_tokens or (20_000 if on_cpu else 200_000)
 
     # --- saving -----------------------------------------------------------------------------------
 
