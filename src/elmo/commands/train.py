@@ -94,7 +94,7 @@ def _tell(report: TrainReport) -> int:
             f"{progress.best_step:,}: {report.out / 'best'}"
         )
     if report.curve is None:
-        say('no picture of the run: pip install "elmo-torch[plots]"')
+        say('no picture of the run; it needs the extra plots: pip install "elmo-torch[plots]"')
     return DONE
 
 

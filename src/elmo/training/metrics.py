@@ -137,7 +137,7 @@ def draw_curve(rows: Iterable[Row], path: Path) -> bool:
     """Draw training and held-out perplexity over words read.
 
     Returns:
-        False where matplotlib is not installed.
+        False where matplotlib is not installed, or the picture cannot be written.
     """
     try:
         from matplotlib.figure import Figure
@@ -169,5 +169,8 @@ def draw_curve(rows: Iterable[Row], path: Path) -> bool:
     axes.grid(visible=True, which="both", alpha=0.3)
     if train or heldout:
         axes.legend()
-    figure.savefig(path, dpi=150)
+    try:
+        figure.savefig(path, dpi=150)
+    except OSError:  # a full disk: everything that matters is saved already
+        return False
     return True
