@@ -141,6 +141,7 @@ def draw_curve(rows: Iterable[Row], path: Path) -> bool:
     """
     try:
         from matplotlib.figure import Figure
+        from matplotlib.ticker import EngFormatter, LogLocator
     except ImportError:
         return False
     rows = list(rows)
@@ -164,6 +165,10 @@ def draw_curve(rows: Iterable[Row], path: Path) -> bool:
             places, values = [row["tokens"] for row in heldout], [row[key] for row in heldout]
             axes.plot(places, values, marker="o", markersize=3, label=label)
     axes.set_yscale("log")
+    axes.yaxis.set_minor_locator(LogLocator(subs=(2, 5)))
+    axes.xaxis.set_major_formatter(EngFormatter(sep=""))  # 1.2M, not 1.2 and 1e6 in a corner
+    for formatted in (axes.yaxis.set_major_formatter, axes.yaxis.set_minor_formatter):
+        formatted(EngFormatter(sep=""))
     axes.set_xlabel("words read")
     axes.set_ylabel("perplexity")
     axes.grid(visible=True, which="both", alpha=0.3)
