@@ -527,6 +527,14 @@ def test_settings_that_cannot_work_are_named(corpus, tmp_path, changes, message)
         train(quick(corpus, tmp_path / "run", **changes))
 
 
+def test_a_corpus_with_few_documents_is_told(corpus, tmp_path, capsys):
+    settings = quick(corpus, tmp_path / "run", steps=1, batch=64, unroll=2).replace(quiet=False)
+    train(settings)
+    assert "--shuffle sentences" in capsys.readouterr().err
+    train(settings.replace(out=tmp_path / "other", shuffle="sentences"))
+    assert "--shuffle sentences" not in capsys.readouterr().err
+
+
 def test_two_lengths_are_one_too_many(corpus, tmp_path):
     with pytest.raises(ConfigError, match="--steps and --epochs"):
         TrainSettings(steps=5, epochs=1.0)

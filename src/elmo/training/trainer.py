@@ -126,6 +126,12 @@ class _Run:
 
     def _make_streams(self) -> Streams:
         settings = self.settings
+        n_documents = sum(len(shard.document_starts) - 1 for shard in self.corpus.train)
+        if settings.shuffle == "documents" and n_documents < self.rows:
+            self.notes.append(
+                f"the corpus has {n_documents:,} documents for {self.rows:,} streams, so that its "
+                "order hardly changes from epoch to epoch; --shuffle sentences would"
+            )
         return Streams(
             self.corpus.train,
             self.corpus.vocabulary,
