@@ -7,6 +7,7 @@ import random
 import resource
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -373,15 +374,27 @@ def test_a_resumed_run_keeps_its_settings_and_its_corpus(corpus, uninterrupted, 
 # --- many processes -----------------------------------------------------------------------------
 
 
+def free_port():
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        return server.getsockname()[1]
+
+
 def test_two_processes_equal_one_on_the_joined_batch(corpus, tmp_path):
     changes = {"dropout": 0.0, "steps": 20, "softmax": "sampled", "samples": 8}
     train(quick(corpus, tmp_path / "one", **changes))
     two = quick(corpus, tmp_path / "two", **changes)
-    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+    # Everything on the loopback device: names of machines may not resolve where tests run.
+    launch = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2"]
+    launch += ["--master-addr=127.0.0.1", f"--master-port={free_port()}"]
     done = subprocess.run(
         [*launch, "-m", "elmo", "train", *flags(two)],
-        capture_output=True, text=True, timeout=300, check=False,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+        env={**os.environ, "GLOO_SOCKET_IFNAME": "lo"},
+    )
     assert done.returncode == 0, done.stderr
     one, both = (read_metrics(tmp_path / name / "metrics.jsonl") for name in ("one", "two"))
     assert len(one) == len(both)
