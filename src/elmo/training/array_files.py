@@ -126,6 +126,17 @@ def _map(path: Path, offset: int, entry: Mapping[str, Any]) -> Array:
     return mapped.view(np.ndarray)  # the subclass makes every slice slow
 
 
+def stored_facts(path: Path) -> Any:
+    """Read what a file of arrays says about itself; None if it is not there or not whole."""
+    if not path.is_file():
+        return None
+    try:
+        _, metadata = map_arrays(path)
+        return json.loads(metadata["facts"])
+    except (InputError, KeyError, ValueError):
+        return None
+
+
 def pack_words(words: Iterable[str]) -> tuple[Array, Array]:
     """Lay words out as two arrays.
 

@@ -13,8 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from elmo.errors import InputError
-from elmo.training.array_files import map_arrays, pack_words, write_arrays
+from elmo.training.array_files import pack_words, stored_facts, write_arrays
 from elmo.training.parts import Part, read_words
 from elmo.training.split import Side, Split, choose
 
@@ -100,13 +99,8 @@ def write_counts(job: CountJob) -> Facts:
 
 def read_count_facts(path: Path) -> Facts | None:
     """Read what a list of counts says about its parts; None if it is not there or not whole."""
-    if not path.is_file():
-        return None
-    try:
-        _, metadata = map_arrays(path)
-    except InputError:
-        return None
-    return {side: _side_facts(known) for side, known in json.loads(metadata["facts"]).items()}
+    told = stored_facts(path)
+    return None if told is None else {side: _side_facts(known) for side, known in told.items()}
 
 
 def _side_facts(known: dict[str, Any]) -> SideFacts:

@@ -11,8 +11,13 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from elmo.errors import InputError
-from elmo.training.array_files import Array, Stream, map_arrays, pack_words, write_arrays
+from elmo.training.array_files import (
+    Array,
+    Stream,
+    pack_words,
+    stored_facts,
+    write_arrays,
+)
 from elmo.training.parts import Ids, Part
 from elmo.training.shards import sha256_of
 from elmo.training.split import Side, Split, choose
@@ -78,13 +83,9 @@ def write_shard(job: ShardJob) -> ShardFacts:
 
 def read_shard_facts(path: Path) -> ShardFacts | None:
     """Read what a finished shard says about itself; None if it is not there or not whole."""
-    if not path.is_file():
+    known = stored_facts(path)
+    if known is None:
         return None
-    try:
-        _, metadata = map_arrays(path)
-    except InputError:
-        return None
-    known = json.loads(metadata["facts"])
     return ShardFacts(**known, sha256=sha256_of(path), size=path.stat().st_size)
 
 
