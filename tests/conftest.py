@@ -5,8 +5,10 @@ import os
 # Products of this size gain nothing from a second thread, and lose much on a busy machine. Before
 # PyTorch is imported, so that it holds for the processes that tests start, too.
 os.environ["OMP_NUM_THREADS"] = "1"
-# Models choose a GPU where there is one; these tests are about the CPU.
-os.environ["CUDA_VISIBLE_DEVICES"] = ""
+# Models choose a GPU where there is one; these tests are about the CPU, where kernels are
+# interpreted. With ELMO_TEST_GPU=1 the tests that are marked `gpu` run, too, on compiled kernels.
+os.environ["CUDA_VISIBLE_DEVICES"] = "0" if os.environ.get("ELMO_TEST_GPU") == "1" else ""
+os.environ["TRITON_INTERPRET"] = "0" if os.environ.get("ELMO_TEST_GPU") == "1" else "1"
 
 from pathlib import Path
 
@@ -25,6 +27,16 @@ settings.register_profile("explore", max_examples=400, **COMMON)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
 
 torch.set_num_threads(1)
+
+
+def pytest_collection_modifyitems(items):
+    """Without a GPU, skip the tests that need one."""
+    if torch.cuda.is_available():
+        return
+    for item in items:
+        if item.get_closest_marker("gpu"):
+            item.add_marker(pytest.mark.skip(reason="needs a GPU, and ELMO_TEST_GPU=1"))
+
 
 SHARED = Path(__file__).parents[1].parent / "shared"
 
