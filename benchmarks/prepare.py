@@ -1,7 +1,7 @@
 """How fast `elmo prepare` reads text, and how much memory it takes.
 
-Without --text it prepares made-up text (`corpus.py`): the same on every machine, but with fewer
-different words than real text, and therefore faster.
+Without --text it prepares made-up text (`elmo.benchmark.corpus`): the same on every machine, but
+with fewer different words than real text, and therefore faster.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import get_args
 
-from corpus import make_sentences
+from elmo.benchmark.corpus import make_sentences
+from elmo.benchmark.machine import this_machine
+from elmo.benchmark.memory import peak_mb
 from elmo.settings import TokenizerName
 from elmo.training.prepare import prepare
 from elmo.training.prepare_settings import PrepareSettings
 from elmo.training.workers import default_workers
-from machine import this_machine
-from memory import peak_mb
 
 
 @dataclass(frozen=True)

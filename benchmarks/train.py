@@ -6,7 +6,7 @@
 
 A run of `elmo train` in a process of its own, from a prepared corpus on disk to optimizer steps, is
 watched from outside: steps per second from its `speed.jsonl`, and its resident memory. Without
---text it reads made-up text (`corpus.py`).
+--text it reads made-up text (`elmo.benchmark.corpus`).
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ import time
 from itertools import pairwise
 from pathlib import Path
 
-from corpus import make_sentences
+from elmo.benchmark.corpus import make_sentences
+from elmo.benchmark.machine import this_machine
 from elmo.training.prepare import prepare
 from elmo.training.prepare_settings import PrepareSettings
-from machine import this_machine
 
 N_SENTENCES = 20_000
 """Of the made-up text: about 400,000 words."""

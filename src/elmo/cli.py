@@ -16,11 +16,11 @@ from typing import Any
 
 from cyclopts import CycloptsError
 
-from elmo.commands import language, models, prepare, train
+from elmo.commands import bench, language, models, prepare, train
 from elmo.commands.base import DONE, REFUSED, STOPPED, app, say
 from elmo.errors import DivergedError, ElmoError, ElmoWarning, OutputError, OutputExistsError
 
-__all__ = ["app", "language", "main", "models", "prepare", "train"]
+__all__ = ["app", "bench", "language", "main", "models", "prepare", "train"]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

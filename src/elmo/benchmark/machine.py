@@ -36,10 +36,16 @@ class Machine:
     torch: str
     numpy: str
     date: str
+    gpu: str | None = None
+    """The GPU that was measured, if one was."""
 
 
-def this_machine() -> Machine:
-    """Describe the machine that this runs on, without saying which one it is."""
+def this_machine(gpu: torch.device | None = None) -> Machine:
+    """Describe the machine that this runs on, without saying which one it is.
+
+    Args:
+        gpu: A GPU that is measured, too.
+    """
     cpu = _cpu_info()
     return Machine(
         cpu=cpu.get("model name") or platform.processor() or platform.machine(),
@@ -54,6 +60,7 @@ def this_machine() -> Machine:
         torch=torch.__version__,
         numpy=np.__version__,
         date=datetime.datetime.now(tz=datetime.UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        gpu=None if gpu is None else torch.cuda.get_device_name(gpu),
     )
 
 

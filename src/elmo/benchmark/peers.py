@@ -25,8 +25,11 @@ import torch
 from torch import Tensor
 
 from elmo.characters import CharacterMapper, batch_to_ids
+from elmo.config import ElmoConfig
 
 ALLENNLP_VERSION = "2.10.1"
+PEER = f"AllenNLP {ALLENNLP_VERSION}"
+_MAX_CHARACTERS = 50
 HOW_TO_INSTALL = f"pip install --no-deps allennlp=={ALLENNLP_VERSION}"
 
 
@@ -35,23 +38,29 @@ class MissingPeerError(Exception):
 
 
 class AllenNLP:
-    """`allennlp.modules.elmo.Elmo` with one output representation, for inference on a CPU.
+    """`allennlp.modules.elmo.Elmo` with one output representation, for inference.
 
     Args:
         folder: Where `options.json` and `weights.hdf5` are.
+        device: Where to compute.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, device: torch.device) -> None:
         elmo_class = load_elmo_class()
-        self._model = elmo_class(
-            str(folder / "options.json"),
-            str(folder / "weights.hdf5"),
-            num_output_representations=1,
-            dropout=0.0,
-        ).eval()
+        self._device = device
+        self._model = (
+            elmo_class(
+                str(folder / "options.json"),
+                str(folder / "weights.hdf5"),
+                num_output_representations=1,
+                dropout=0.0,
+            )
+            .eval()
+            .to(device)
+        )
 
     def embed(self, batch: Sequence[Sequence[str]]) -> Tensor:
-        """Give the mix of layers of one batch, padded, `(batch, time, dim)`."""
+        """Give the mix of layers of one batch, padded, `(batch, time, dim)`, on the device."""
         ids = self._begin(batch)
         with torch.no_grad():
             mixed: Tensor = self._model(ids)["elmo_representations"][0]
@@ -64,14 +73,27 @@ class AllenNLP:
             activations: list[Tensor] = self._model._elmo_lstm(ids)["activations"]
         stacked = torch.stack(activations, dim=1)  # (batch, n_layers, time + 2, dim)
         return [
-            layers[:, 1 : 1 + len(sentence)].numpy()  # without the sentence's boundaries
+            layers[:, 1 : 1 + len(sentence)].cpu().numpy()  # without the sentence's boundaries
             for layers, sentence in zip(stacked, batch, strict=True)
         ]
 
     def _begin(self, batch: Sequence[Sequence[str]]) -> Tensor:
         """Forget earlier batches and spell the words of this one."""
         self._model._elmo_lstm._elmo_lstm.reset_states()
-        return batch_to_ids(batch)
+        return batch_to_ids(batch).to(self._device)
+
+
+def why_not(config: ElmoConfig) -> str | None:
+    """Say why AllenNLP cannot run a model of these sizes; None if it can."""
+    if config.cell != "lstm":
+        return f"AllenNLP has no {config.cell} cells"
+    if not config.reads_characters or config.has_alphabet:
+        return "AllenNLP reads words as UTF-8 bytes only"
+    if config.max_characters != _MAX_CHARACTERS:
+        return f"AllenNLP reads {_MAX_CHARACTERS} characters of a word, never another number"
+    if not (config.has_projection and config.has_word_projection):
+        return "AllenNLP always projects cells and words"
+    return None
 
 
 def load_elmo_class() -> Any:

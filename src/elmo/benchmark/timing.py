@@ -13,6 +13,8 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from tqdm import tqdm
+
 Rounds = list[float]
 """Seconds of one contender, a number for each round."""
 
@@ -30,6 +32,8 @@ class Contender:
     """What is timed; its result is dropped after the clock has stopped."""
     prepare: Callable[[], object] = nothing
     """What is done before each run, off the clock."""
+    words: int = 1
+    """Words that a run embeds."""
 
 
 @dataclass(frozen=True)
@@ -46,27 +50,38 @@ class Spread:
         return cls(statistics.median(values), min(values), max(values))
 
 
-def interleave(contenders: Sequence[Contender], rounds: int) -> dict[str, Rounds]:
+def interleave(
+    contenders: Sequence[Contender], rounds: int, label: str = "", show_progress: bool = False
+) -> dict[str, Rounds]:
     """Time all contenders one after another, so many times over.
+
+    Args:
+        contenders: What is timed, in the order of their turns.
+        rounds: How many turns each has.
+        label: What the line of progress says.
+        show_progress: Whether there is such a line, if a terminal is there to show it.
 
     Returns:
         Seconds by name.
     """
     seconds: dict[str, Rounds] = {contender.name: [] for contender in contenders}
-    for _ in range(rounds):
-        for contender in contenders:
+    turns = [contender for _ in range(rounds) for contender in contenders]
+    hidden = None if show_progress else True  # None: hidden unless on a terminal
+    with tqdm(turns, desc=label, disable=hidden, leave=False, unit="run") as bar:
+        for contender in bar:
+            bar.set_postfix_str(contender.name)
             seconds[contender.name].append(_time(contender))
     return seconds
 
 
-def ratios(slower: Rounds, faster: Rounds) -> Spread:
-    """Compare two contenders round by round: how many times as long the first one takes."""
-    return Spread.of([a / b for a, b in zip(slower, faster, strict=True)])
+def ratios(ours: Rounds, theirs: Rounds) -> Spread:
+    """Compare two contenders round by round: how many times as much the first one has."""
+    return Spread.of([a / b for a, b in zip(ours, theirs, strict=True)])
 
 
-def rates(amount: float, seconds: Rounds) -> Spread:
+def rates(amount: float, seconds: Rounds) -> Rounds:
     """Give the amount per second of each round."""
-    return Spread.of([amount / s for s in seconds])
+    return [amount / s for s in seconds]
 
 
 def _time(contender: Contender) -> float:

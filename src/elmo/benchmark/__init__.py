@@ -1,0 +1,1 @@
+"""What `elmo bench` measures: speed beside AllenNLP, scaling, and the errors of precisions."""

@@ -1,0 +1,27 @@
+"""Tables as text: aligned for terminals, or Markdown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+NOTHING = "-"
+"""What stands where there is no figure."""
+
+
+def text_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Align columns: names on the left, numbers on the right."""
+    lines = [header, *rows]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    return "\n".join(
+        "  ".join(
+            [line[0].ljust(widths[0])]
+            + [cell.rjust(width) for cell, width in zip(line[1:], widths[1:], strict=True)]
+        )
+        for line in lines
+    )
+
+
+def markdown_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Give a Markdown table: names on the left, numbers on the right."""
+    rule = ["---", *["---:"] * (len(header) - 1)]
+    return "\n".join(f"| {' | '.join(line)} |" for line in [header, rule, *rows])
