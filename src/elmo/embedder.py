@@ -23,6 +23,7 @@ from elmo.checkpoint import Checkpoint, save_checkpoint
 from elmo.config import ElmoConfig
 from elmo.devices import find_device
 from elmo.errors import ConfigError, ElmoWarning, InputError
+from elmo.kernels.compiler import why_not
 from elmo.linear import runs_natively
 from elmo.models import HubOptions, open_model
 from elmo.packed import PackedBiLM
@@ -101,8 +102,8 @@ class ELMo:
         if place.type == "cpu":
             if not runs_natively(self.precision):
                 _warn(
-                    "this CPU has no bfloat16 instructions: precision='bf16' rounds the weights as "
-                    "asked, but computes in float32 and is no faster"
+                    f"precision={self.precision!r} rounds the weights as asked, but computes in "
+                    f"float32 and is no faster here: no native kernel ({why_not()})"
                 )
             model = PackedBiLM(bilm, self.precision, consume=True)
         else:

@@ -1,12 +1,16 @@
-"""Matrix products with weights that never change: packed once for oneDNN, plain where that fails.
+"""Matrix products with weights that never change: native, packed for oneDNN, or plain.
 
 On a CPU, `F.linear` on a handful of rows runs at a tenth of the speed that the same product reaches
-when its weight was laid out for oneDNN beforehand. PyTorch keeps the operators for that private
-(its compiler emits them), so they are used in this file only, behind `frozen_linear`.
+when its weight was laid out for it beforehand. Three ways, the fastest that works is taken:
 
-They have a second virtue: in float32 a row's result does not depend, bit for bit, on how many rows
-are multiplied with it. `F.linear` picks other kernels for small batches and rounds differently in
-each.
+* `NativeLinear`, our own kernel (`kernels/native.cpp`), where it could be built;
+* `PackedLinear`, oneDNN with a weight laid out once; PyTorch keeps the operators for that private
+  (its compiler emits them), so they are used in this file only;
+* `PlainLinear`, the reference.
+
+The first two have a second virtue: in float32 a row's result does not depend, bit for bit, on how
+many rows are multiplied with it. `F.linear` picks other kernels for small batches and rounds
+differently in each.
 """
 
 from __future__ import annotations
@@ -19,6 +23,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from elmo.errors import ConfigError
+from elmo.kernels.native import Format, Matrix, native_format, product, quantised
 from elmo.settings import Precision
 
 # Rows for which oneDNN lays the weight out. With smaller values some CPUs sum in another order when
@@ -121,32 +126,88 @@ def packing_works(dtype: torch.dtype) -> bool:
     )
 
 
+class NativeLinear:
+    """A product by our own kernel.
+
+    Args:
+        weight: Shape `(out, in)`, float32.
+        bias: Shape `(out,)`, float32.
+        format: How the weight is stored and multiplied.
+    """
+
+    def __init__(self, weight: Tensor, bias: Tensor | None, format: Format) -> None:
+        self.matrix = Matrix(weight, format)
+        self._bias: Tensor | None = None
+        if bias is not None:
+            self._bias = F.pad(bias.detach().float(), (0, self.matrix.width - len(bias)))
+
+    def __call__(self, inputs: Tensor) -> Tensor:
+        """Multiply; see `FrozenLinear`."""
+        return product(self.matrix, inputs, self._bias)[:, : self.matrix.out]
+
+    def weight(self) -> Tensor:
+        """Give the weight back, shape `(out, in)`; bit for bit if it was not rounded."""
+        return self.matrix.weight()
+
+
 def runs_natively(precision: Precision) -> bool:
-    """Tell whether this CPU computes in a precision, rather than only rounding weights to it."""
+    """Tell whether this CPU computes with weights of a precision, rather than only rounding them.
+
+    Where it does not, a precision costs exactness and saves nothing.
+    """
+    _require_precision(precision)
+    return (
+        precision == "fp32"
+        or native_format(precision) is not None
+        or (precision == "bf16" and packing_works(torch.bfloat16))
+    )
+
+
+def _require_precision(precision: Precision) -> None:
     if precision not in get_args(Precision):
         raise ConfigError(
             f"precision is {precision!r}, expected one of {', '.join(get_args(Precision))}"
         )
-    return precision == "fp32" or packing_works(torch.bfloat16)
 
 
 class Bricks:
     """How weights are prepared at one precision.
 
-    A CPU without bfloat16 arithmetic computes in float32 with weights rounded to bfloat16: no
-    faster than fp32, but close to what the same setting gives elsewhere.
+    Without the native kernel, and for bf16 without instructions for it, products are computed in
+    float32 with weights rounded as asked: no faster, but close to what the same setting gives
+    elsewhere.
+
+    Args:
+        precision: The precision.
     """
 
     def __init__(self, precision: Precision) -> None:
-        self.native = runs_natively(precision)
-        self.rounded = precision == "bf16"
-        self.dtype = torch.bfloat16 if self.rounded and self.native else torch.float32
+        _require_precision(precision)
+        self.precision: Precision = precision
+        self.format = native_format(precision)
+        """How the native kernel does it; None without the kernel."""
+        by_onednn = self.format is None and precision == "bf16" and packing_works(torch.bfloat16)
+        self.dtype = torch.bfloat16 if by_onednn else torch.float32
+        """In which numbers products want their inputs."""
 
     def linear(self, weight: Tensor, bias: Tensor | None = None) -> FrozenLinear:
-        """Prepare a product."""
+        """Prepare a product.
+
+        Args:
+            weight: Shape `(out, in)`.
+            bias: Shape `(out,)`.
+        """
         weight = weight.detach()
-        if self.rounded:
-            weight = weight.bfloat16()
-        return frozen_linear(
-            weight.to(self.dtype), None if bias is None else bias.detach().to(self.dtype)
-        )
+        if self.format is not None:
+            return NativeLinear(weight, bias, self.format)
+        rounded = _rounded(weight, self.precision).to(self.dtype)
+        return frozen_linear(rounded, None if bias is None else bias.detach().to(self.dtype))
+
+
+def _rounded(weight: Tensor, precision: Precision) -> Tensor:
+    """Round a weight `(out, in)` to the numbers of a precision, but keep its type."""
+    if precision == "int8":
+        whole, scales = quantised(weight)
+        return whole * scales[:, None]
+    dtypes = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
+    return weight.to(dtypes[precision]).to(weight.dtype)

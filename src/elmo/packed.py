@@ -2,7 +2,8 @@
 
 What is different from the plain layers, and why it is fast:
 
-* weights are laid out for oneDNN once (`linear.py`);
+* weights are laid out once for a kernel of our own or for oneDNN (`linear.py`), and with the former
+  all time steps of a layer are one call (`NativeLSTM`);
 * the convolution over characters is a sum of rows of a table, one row for each character at each
   offset of a window, instead of a product: a sixteenth of the arithmetic (`packed_words.py`);
 * words are cropped behind their last character, where all further windows are alike;
@@ -20,13 +21,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from elmo.bilm import BiLM, BiLMBase
 from elmo.checkpoint import Checkpoint, Tensors
 from elmo.errors import WeightsError
+from elmo.kernels.native import FLOAT_INPUTS, LSTMKernel, gate_places
 from elmo.layers import GRULayer, LayerState, LSTMLayer, RecurrentLayer
-from elmo.linear import Bricks, FrozenLinear
+from elmo.linear import Bricks, FrozenLinear, NativeLinear
 from elmo.packed_words import falling_logistic_, pack_words, release
 from elmo.settings import Precision
 
@@ -41,7 +44,7 @@ class PackedBiLM(BiLMBase):
 
     Args:
         bilm: The model; it shares no memory with this one.
-        precision: `fp32`, or `bf16` for products in bfloat16 with float32 cells.
+        precision: In which numbers weights are kept and multiplied; cells are always float32.
         consume: Free the model's weights one by one while they are packed, so that the two are
             never in memory together. The model cannot be used afterwards.
     """
@@ -123,7 +126,7 @@ class PackedLayer:
         self._projection: FrozenLinear | None = None
         if layer.projection_weight is not None:
             self._projection = bricks.linear(self.output_scale * layer.projection_weight)
-        self._gates_dim = layer.input_weight.shape[0]
+        self._gates_dim = len(self._reorder(layer.gate_bias()))
         release(layer, consume)
 
     def tensors(self) -> Tensors:
@@ -161,6 +164,18 @@ class PackedLayer:
         Yields:
             Products `(rows of the slice, gates * dim)`, and the rows of each time step in it.
         """
+        for products, rows, sizes in self._input_rows(inputs, index, batch_sizes):
+            yield (products if rows is None else products.index_select(0, rows)), sizes
+
+    def _input_rows(
+        self, inputs: Tensor, index: Tensor | None, batch_sizes: Sequence[int]
+    ) -> Iterator[tuple[Tensor, Tensor | None, list[int]]]:
+        """Multiply the inputs, a slice of time steps at a time, or all distinct ones together.
+
+        Yields:
+            Products `(m, gates * dim)`; which of them belongs to each row of the slice, `(rows,)`,
+            or None if they are in order; and the rows of each time step in the slice.
+        """
         row_bytes = 4 * self._gates_dim
         table = None
         if (
@@ -173,10 +188,10 @@ class PackedLayer:
         for sizes in _slices(batch_sizes, _SLICE_BYTES // row_bytes):
             end = start + sum(sizes)
             if table is not None and index is not None:
-                yield table.index_select(0, index[start:end]), sizes
+                yield table, index[start:end], sizes
             else:
                 rows = inputs[start:end] if index is None else inputs[index[start:end]]
-                yield self._input(rows.to(self._dtype)), sizes
+                yield self._input(rows.to(self._dtype)), None, sizes
             start = end
 
     def _step(self, inputs: Tensor, hidden: Tensor, memory: Tensor) -> Tensor:
@@ -230,6 +245,54 @@ class PackedLSTM(PackedLayer):
         return self._project(falling_logistic_(memory * -2).sub_(0.5).mul_(o))
 
 
+class NativeLSTM(PackedLayer):
+    """`LSTMLayer` for inference by the native kernel, all time steps in one call.
+
+    Args:
+        layer: The plain layer; without a projection, only for formats that do not round cells.
+        bricks: How to prepare products.
+        consume: Free the plain layer's weights on the way.
+    """
+
+    def __init__(self, layer: RecurrentLayer, bricks: Bricks, consume: bool) -> None:
+        self._dim = layer.recurrent_weight.shape[0] // 4
+        self._places = gate_places(self._dim)
+        hidden = layer.recurrent_weight.shape[1]
+        super().__init__(layer, bricks, consume)
+        assert isinstance(self._recurrent, NativeLinear)
+        assert self._projection is None or isinstance(self._projection, NativeLinear)
+        self._kernel = LSTMKernel(
+            self._recurrent.matrix,
+            None if self._projection is None else self._projection.matrix,
+            hidden,
+            self._cell_clip,
+            self._proj_clip,
+        )
+
+    def __call__(
+        self, inputs: Tensor, index: Tensor | None, batch_sizes: Sequence[int], state: LayerState
+    ) -> tuple[Tensor, LayerState]:
+        """Run over a packed batch; see `RecurrentLayer.forward`."""
+        hidden = state.hidden.to(torch.float32, copy=True).contiguous()
+        memory = F.pad(state.memory.float(), (0, self._kernel.cells - self._dim)).contiguous()
+        outputs = torch.empty(sum(batch_sizes), hidden.shape[1])
+        start = 0
+        for products, rows, sizes in self._input_rows(inputs, index, batch_sizes):
+            end = start + sum(sizes)
+            self._kernel(products, rows, sizes, hidden, memory, outputs[start:end])
+            start = end
+        return outputs, LayerState(hidden, memory[:, : self._dim])
+
+    def _reorder(self, rows: Tensor) -> Tensor:
+        padded = torch.cat([rows, rows.new_zeros(1, *rows.shape[1:])])
+        return padded[self._places]
+
+    def _restore(self, rows: Tensor) -> Tensor:
+        restored = rows.new_empty(4 * self._dim + 1, *rows.shape[1:])
+        restored[self._places] = rows
+        return restored[:-1]
+
+
 class PackedGRU(PackedLayer):
     """`GRULayer` for inference; for tanh see `PackedLSTM`."""
 
@@ -251,6 +314,10 @@ class PackedGRU(PackedLayer):
 
 def _pack_layer(layer: nn.Module, bricks: Bricks, consume: bool) -> PackedLayer:
     if isinstance(layer, LSTMLayer):
+        if bricks.format is not None and (
+            layer.projection_weight is not None or bricks.format in FLOAT_INPUTS
+        ):
+            return NativeLSTM(layer, bricks, consume)
         return PackedLSTM(layer, bricks, consume)
     assert isinstance(layer, GRULayer)
     return PackedGRU(layer, bricks, consume)

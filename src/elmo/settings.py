@@ -14,8 +14,8 @@ Layers = Literal["all", "top", "average", "mix"] | int
 """Which vectors of a word: every layer, the last, their mean, their mix, or one by its number."""
 StatePolicy = Literal["zero", "warm", "carry"]
 """What the layers remember when a sentence begins."""
-Precision = Literal["fp32", "bf16"]
-"""In which numbers products are computed."""
+Precision = Literal["fp32", "fp16", "bf16", "int8"]
+"""In which numbers weights are kept and products are computed."""
 TokenizerName = Literal["whitespace", "english", "spacy", "chinese"]
 """How raw text is split into words."""
 OutputFormat = Literal["hdf5", "parquet", "npz", "safetensors"]
@@ -41,7 +41,8 @@ class ModelChoice:
     weights: Path | None = None
     """Instead of --model: a weights.hdf5, together with --options."""
     precision: Precision = "fp32"
-    """bf16 is about twice as fast on CPUs with bfloat16 instructions, and less exact."""
+    """fp16, bf16 and int8 are smaller and faster, most of all for single sentences, and less exact:
+    in that order."""
     device: str = "auto"
     """auto, cpu, cuda, cuda:1, ..."""
 

@@ -1,0 +1,703 @@
+// Products with constant weights, and LSTM layers made of them, on one CPU.
+//
+// Built on demand for the instructions that the CPU has (see compiler.py); the plain reference is
+// PyTorch (linear.py, packed.py). Everything rests on one micro-kernel, `accumulate`: a few rows
+// times a few panels of the weight, with all sums in registers. What differs between numbers
+// (float32, float16, bfloat16, int8) is in the structs of "formats" below.
+//
+// A sum runs over the inputs in their order, whatever the number of rows, panels or threads: the
+// result of a row never depends, bit for bit, on what else is computed.
+
+#include <immintrin.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <system_error>
+#include <thread>
+#include <vector>
+
+namespace {
+
+// --- vectors --------------------------------------------------------------------------------------
+
+#if defined(__AVX512F__)
+constexpr int LANES = 16;
+constexpr int MAX_ROWS = 12;  // 24 of 32 registers for sums
+#else
+constexpr int LANES = 8;
+constexpr int MAX_ROWS = 6;  // 12 of 16 registers for sums
+#endif
+constexpr int VECTORS = 2;  // of a panel
+constexpr int COLUMNS = VECTORS * LANES;
+constexpr int GATES = 4;
+constexpr int UNIT_PANELS = 4;  // the least that a thread does of a layer: all gates of
+constexpr int UNIT_CELLS = UNIT_PANELS * COLUMNS / GATES;  // so many cells
+
+typedef float Floats __attribute__((vector_size(LANES * 4)));
+typedef int32_t Ints __attribute__((vector_size(LANES * 4)));
+
+Floats load(const float* from) {
+  Floats values;
+  std::memcpy(&values, from, sizeof values);
+  return values;
+}
+
+void store(float* to, Floats values) { std::memcpy(to, &values, sizeof values); }
+
+Floats all(float value) { return value - Floats{}; }
+
+Floats bounded(Floats values, float bound) {
+  values = values < bound ? values : all(bound);
+  return values > -bound ? values : all(-bound);
+}
+
+// exp by Cephes: 2^n times a polynomial on [-ln 2 / 2, ln 2 / 2]; error about one unit in the last
+// place. Arguments beyond +-87 give what +-87 gives, which no sigmoid can tell from 0 or infinity.
+Floats exponential(Floats x) {
+  constexpr float ROUNDING = 12582912.f;  // 1.5 * 2^23: adding it leaves the nearest whole number
+  x = bounded(x, 87.f);
+  const Floats shifted = x * 1.44269504088896341f + ROUNDING;
+  const Floats n = shifted - ROUNDING;
+  const Floats r = (x - n * 0.693359375f) + n * 2.12194440e-4f;
+  Floats p = r * 1.9875691500e-4f + 1.3981999507e-3f;
+  p = p * r + 8.3334519073e-3f;
+  p = p * r + 4.1665795894e-2f;
+  p = p * r + 1.6666665459e-1f;
+  p = p * r + 5.0000001201e-1f;
+  p = p * (r * r) + (r + 1.f);
+  const Ints exponent = (__builtin_convertvector(n, Ints) + 127) << 23;
+  return p * (Floats)exponent;
+}
+
+Floats sigmoid(Floats x) { return 1.f / (1.f + exponential(-x)); }
+
+Floats hyperbolic_tangent(Floats x) {
+  const Floats e = exponential(-2.f * x);
+  return (1.f - e) / (1.f + e);
+}
+
+float largest_magnitude(const float* values, int64_t n) {
+  float most = 0;
+  for (int64_t k = 0; k < n; ++k) most = std::max(most, std::fabs(values[k]));
+  return most;
+}
+
+// --- formats --------------------------------------------------------------------------------------
+//
+// A format says how weights are stored and multiplied. GROUP inputs stand side by side in a lane of
+// 32 bits; `spread` copies the group of a row's inputs to all lanes, `add` multiplies and sums.
+// Where EXPANDS, weights are turned into float32 on the way, and for many rows once for all of them.
+// Where ROUNDS, rows are rounded to Input first, by `convert`, which gives the scale of the row.
+
+struct Float32 {
+  using Weight = float;
+  using Input = float;
+  using Sum = Floats;
+  using Loaded = Floats;
+  static constexpr int GROUP = 1;
+  static constexpr bool EXPANDS = false, ROUNDS = false, WHOLE = false;
+  static Loaded load_weights(const Weight* from) { return load(from); }
+  static Loaded spread(const Input* from) { return all(*from); }
+  static Sum add(Sum sum, Loaded x, Loaded w) { return sum + x * w; }
+};
+
+struct Float16 : Float32 {  // stored in half the memory, multiplied as float32
+  using Weight = uint16_t;
+  static constexpr bool EXPANDS = true;
+  static Loaded load_weights(const Weight* from) {
+#if defined(__AVX512F__)
+    return (Floats)_mm512_cvtph_ps(_mm256_loadu_si256((const __m256i*)from));
+#else
+    return (Floats)_mm256_cvtph_ps(_mm_loadu_si128((const __m128i*)from));
+#endif
+  }
+};
+
+struct Bfloat16 : Float32 {  // the same for bfloat16, which is the upper half of a float32
+  using Weight = uint16_t;
+  static constexpr bool EXPANDS = true;
+  static Loaded load_weights(const Weight* from) {
+#if defined(__AVX512F__)
+    const __m512i wide = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i*)from));
+    return (Floats)_mm512_slli_epi32(wide, 16);
+#else
+    const __m256i wide = _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i*)from));
+    return (Floats)_mm256_slli_epi32(wide, 16);
+#endif
+  }
+};
+
+#if defined(__AVX512BF16__)
+struct Bfloat16Pairs {  // products of pairs of bfloat16 in one instruction
+  using Weight = uint16_t;
+  using Input = uint16_t;
+  using Sum = Floats;
+  using Loaded = __m512i;
+  static constexpr int GROUP = 2;
+  static constexpr bool EXPANDS = false, ROUNDS = true, WHOLE = false;
+  static Loaded load_weights(const Weight* from) { return _mm512_loadu_si512(from); }
+  static Loaded spread(const Input* from) {
+    int32_t pair;
+    std::memcpy(&pair, from, sizeof pair);
+    return _mm512_set1_epi32(pair);
+  }
+  static Sum add(Sum sum, Loaded x, Loaded w) {
+    return (Floats)_mm512_dpbf16_ps((__m512)sum, (__m512bh)x, (__m512bh)w);
+  }
+  static Input rounded(float value) {  // to nearest, ties to even
+    uint32_t bits;
+    std::memcpy(&bits, &value, sizeof bits);
+    return uint16_t((bits + 0x7fff + ((bits >> 16) & 1)) >> 16);
+  }
+  static float convert(const float* from, Input* to, int64_t n, int64_t) {
+    for (int64_t k = 0; k < n; ++k) to[k] = rounded(from[k]);
+    return 1.f;
+  }
+  static float cell_scale(int64_t) { return 1.f; }
+  static Input cell(float value, int64_t) { return rounded(value); }
+};
+#endif
+
+struct Int8Words {  // 8-bit weights times 16-bit inputs: no rounding of inputs that would be felt
+  using Weight = int8_t;
+  using Input = int16_t;
+  using Sum = Ints;
+  static constexpr int GROUP = 2;
+  static constexpr bool EXPANDS = false, ROUNDS = true, WHOLE = true;
+#if defined(__AVX512BW__)
+  using Loaded = __m512i;
+  static Loaded load_weights(const Weight* from) {
+    return _mm512_cvtepi8_epi16(_mm256_loadu_si256((const __m256i*)from));
+  }
+  static Loaded spread(const Input* from) {
+    int32_t pair;
+    std::memcpy(&pair, from, sizeof pair);
+    return _mm512_set1_epi32(pair);
+  }
+  static Sum add(Sum sum, Loaded x, Loaded w) { return sum + (Ints)_mm512_madd_epi16(x, w); }
+#elif !defined(__AVX512F__)
+  using Loaded = __m256i;
+  static Loaded load_weights(const Weight* from) {
+    return _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i*)from));
+  }
+  static Loaded spread(const Input* from) {
+    int32_t pair;
+    std::memcpy(&pair, from, sizeof pair);
+    return _mm256_set1_epi32(pair);
+  }
+  static Sum add(Sum sum, Loaded x, Loaded w) { return sum + (Ints)_mm256_madd_epi16(x, w); }
+#endif
+  // The largest input with which a sum over n products cannot leave 32 bits.
+  static int64_t limit(int64_t n) {
+    return std::min<int64_t>(32767, (int64_t(1) << 31) / (127 * (n + 1)) - 1);
+  }
+  static float convert(const float* from, Input* to, int64_t n, int64_t inputs) {
+    const float most = largest_magnitude(from, n), bound = float(limit(inputs));
+    const float scale = most > 0 ? most / bound : 1.f, factor = 1.f / scale;
+    for (int64_t k = 0; k < n; ++k) to[k] = Input(std::nearbyint(from[k] * factor));
+    return scale;
+  }
+  static float cell_scale(int64_t inputs) { return 1.f / float(limit(inputs)); }
+  static Input cell(float value, int64_t inputs) {
+    return Input(std::nearbyint(value * float(limit(inputs))));
+  }
+};
+
+#if defined(__AVX512VNNI__)
+struct Int8Bytes {  // 8-bit weights times 8-bit inputs, four at a time
+  using Weight = int8_t;
+  using Input = uint8_t;  // 128 more than meant: the instruction wants one side unsigned
+  using Sum = Ints;
+  using Loaded = __m512i;
+  static constexpr int GROUP = 4;
+  static constexpr bool EXPANDS = false, ROUNDS = true, WHOLE = true;
+  static Loaded load_weights(const Weight* from) { return _mm512_loadu_si512(from); }
+  static Loaded spread(const Input* from) {
+    int32_t four;
+    std::memcpy(&four, from, sizeof four);
+    return _mm512_set1_epi32(four);
+  }
+  static Sum add(Sum sum, Loaded x, Loaded w) {
+    return (Ints)_mm512_dpbusd_epi32((__m512i)sum, x, w);
+  }
+  static float convert(const float* from, Input* to, int64_t n, int64_t) {
+    const float most = largest_magnitude(from, n);
+    const float scale = most > 0 ? most / 127.f : 1.f, factor = 1.f / scale;
+    for (int64_t k = 0; k < n; ++k) to[k] = Input(int(std::nearbyint(from[k] * factor)) + 128);
+    return scale;
+  }
+  static float cell_scale(int64_t) { return 1.f / 127.f; }
+  static Input cell(float value, int64_t) {
+    return Input(int(std::nearbyint(value * 127.f)) + 128);
+  }
+};
+#endif
+
+// --- the micro-kernel -----------------------------------------------------------------------------
+
+// Adds to R x (PANELS * VECTORS) vectors of sums the products of R rows and some groups of inputs.
+template <class F, int R, int PANELS>
+inline __attribute__((always_inline)) void accumulate(
+    typename F::Sum (&sums)[R][PANELS * VECTORS], const typename F::Input* x, int64_t x_stride,
+    const typename F::Weight* weights, int64_t panel_stride, int64_t groups) {
+  constexpr int VECTOR = LANES * F::GROUP;  // weights of a vector
+  for (int64_t g = 0; g < groups; ++g) {
+    typename F::Loaded w[PANELS * VECTORS];
+#pragma GCC unroll 8
+    for (int v = 0; v < PANELS * VECTORS; ++v)
+      w[v] = F::load_weights(weights + (v / VECTORS) * panel_stride +
+                             (g * VECTORS + v % VECTORS) * VECTOR);
+#pragma GCC unroll 12
+    for (int r = 0; r < R; ++r) {
+      const typename F::Loaded value = F::spread(x + r * x_stride + g * F::GROUP);
+#pragma GCC unroll 8
+      for (int v = 0; v < PANELS * VECTORS; ++v) sums[r][v] = F::add(sums[r][v], value, w[v]);
+    }
+  }
+}
+
+// --- products -------------------------------------------------------------------------------------
+
+// A weight as linear.py lays it out: panels of COLUMNS outputs, in each of them group after group of
+// inputs, in each group one output after another.
+struct Matrix {
+  const void* weights;
+  const float* scales;   // of the outputs of an int8 weight, else null
+  const float* offsets;  // what the sums of `Int8Bytes` have too much, else null
+  int64_t inputs, groups, panels;
+};
+
+// What sums start from: row r of a table, or one row for all (stride 0), or zero (null).
+struct Start {
+  const float* table;
+  const int64_t* index;  // which row of the table, or null: the r-th
+  int64_t stride;
+  const float* row(int64_t r) const { return table + (index ? index[r] : r) * stride; }
+};
+
+template <class F>
+struct Rows {
+  const typename F::Input* values;
+  int64_t stride;
+  const float* scales;  // where the format has them
+};
+
+template <class F, int R, int PANELS>
+void multiply_tile(const Matrix& matrix, const Rows<F>& x, const Start& start, float* out,
+                   int64_t out_stride, int64_t row, int64_t panel, int64_t out_column,
+                   const typename F::Weight* weights, int64_t panel_stride, int64_t first_group,
+                   int64_t groups) {
+  constexpr int N = PANELS * VECTORS;
+  typename F::Sum sums[R][N];
+  const bool begins = first_group == 0;
+  const int64_t column = panel * COLUMNS;
+  float* const to = out + row * out_stride + out_column;
+  const typename F::Input* from = x.values + row * x.stride + first_group * F::GROUP;
+  if constexpr (F::WHOLE) {
+#pragma GCC unroll 12
+    for (int r = 0; r < R; ++r)
+#pragma GCC unroll 8
+      for (int v = 0; v < N; ++v) sums[r][v] = typename F::Sum{};
+    accumulate<F, R, PANELS>(sums, from, x.stride, weights, panel_stride, groups);
+#pragma GCC unroll 12
+    for (int r = 0; r < R; ++r)
+#pragma GCC unroll 8
+      for (int v = 0; v < N; ++v) {
+        const int64_t place = column + v * LANES;
+        Floats sum = __builtin_convertvector(sums[r][v], Floats);
+        if (matrix.offsets) sum -= load(matrix.offsets + place);
+        sum *= x.scales[row + r] * load(matrix.scales + place);
+        if (start.table) sum += load(start.row(row + r) + place);
+        store(to + r * out_stride + v * LANES, sum);
+      }
+  } else {
+#pragma GCC unroll 12
+    for (int r = 0; r < R; ++r)
+#pragma GCC unroll 8
+      for (int v = 0; v < N; ++v) {
+        if (!begins) sums[r][v] = load(to + r * out_stride + v * LANES);
+        else if (start.table) sums[r][v] = load(start.row(row + r) + column + v * LANES);
+        else sums[r][v] = Floats{};
+      }
+    accumulate<F, R, PANELS>(sums, from, x.stride, weights, panel_stride, groups);
+#pragma GCC unroll 12
+    for (int r = 0; r < R; ++r)
+#pragma GCC unroll 8
+      for (int v = 0; v < N; ++v) store(to + r * out_stride + v * LANES, sums[r][v]);
+  }
+}
+
+// Few rows leave registers free: they take several panels at once, for enough independent sums.
+template <int R>
+constexpr int panels_at_once() { return R == 1 ? 4 : R == 2 ? 2 : 1; }
+
+template <class F, int R>
+int64_t multiply_rows(const Matrix& matrix, const Rows<F>& x, const Start& start, float* out,
+                      int64_t out_stride, int64_t row, int64_t panel, int64_t out_column,
+                      int64_t end_panel, const typename F::Weight* weights, int64_t panel_stride,
+                      int64_t first_group, int64_t groups) {
+  constexpr int MANY = panels_at_once<R>();
+  if (MANY > 1 && panel + MANY <= end_panel) {
+    multiply_tile<F, R, MANY>(matrix, x, start, out, out_stride, row, panel, out_column, weights,
+                              panel_stride, first_group, groups);
+    return MANY;
+  }
+  multiply_tile<F, R, 1>(matrix, x, start, out, out_stride, row, panel, out_column, weights,
+                         panel_stride, first_group, groups);
+  return 1;
+}
+
+// Calls `multiply_rows` with the number of rows as a constant.
+template <class F, int R, class... Arguments>
+int64_t multiply_some(int64_t rows, Arguments&&... arguments) {
+  if constexpr (R == 1) return multiply_rows<F, 1>(arguments...);
+  else if (rows == R) return multiply_rows<F, R>(arguments...);
+  else return multiply_some<F, R - 1>(rows, arguments...);
+}
+
+constexpr int64_t BLOCK_BYTES = 16 << 10;  // of a panel: half of a first-level cache
+
+// out[r, columns of panels] = start[r] + x[r] W^T for some panels.
+//
+// Panels are cut along the inputs into blocks that stay in the first-level cache while all rows
+// pass by; sums wait in `out` between the blocks. `out_column` is where the first panel's columns go.
+template <class F>
+void multiply(const Matrix& matrix, const Rows<F>& x, int64_t rows, const Start& start, float* out,
+              int64_t out_stride, int64_t first_panel, int64_t end_panel, int64_t out_column) {
+  using Weight = typename F::Weight;
+  constexpr int64_t GROUP_WEIGHTS = COLUMNS * F::GROUP;
+  const int64_t block = F::WHOLE ? matrix.groups : BLOCK_BYTES / (GROUP_WEIGHTS * sizeof(Weight));
+  const int64_t panel_stride = matrix.groups * GROUP_WEIGHTS;
+  const int64_t parts = (rows + MAX_ROWS - 1) / MAX_ROWS;
+  alignas(64) float expanded[F::EXPANDS ? BLOCK_BYTES / sizeof(Weight) : 1];
+  for (int64_t panel = first_panel; panel < end_panel;) {
+    int64_t step = 1;
+    for (int64_t group = 0; group < matrix.groups; group += block) {
+      const int64_t groups = std::min(block, matrix.groups - group);
+      const Weight* weights =
+          (const Weight*)matrix.weights + panel * panel_stride + group * GROUP_WEIGHTS;
+      const int64_t column = out_column + (panel - first_panel) * COLUMNS;
+      if constexpr (F::EXPANDS) {
+        if (parts > 2) {
+          for (int64_t k = 0; k < groups * GROUP_WEIGHTS; k += LANES)
+            store(expanded + k, F::load_weights(weights + k));
+          const Rows<Float32> same{x.values, x.stride, nullptr};
+          for (int64_t part = 0; part < parts; ++part) {
+            const int64_t row = rows * part / parts, end = rows * (part + 1) / parts;
+            multiply_some<Float32, MAX_ROWS>(end - row, matrix, same, start, out, out_stride, row,
+                                             panel, column, panel + 1, expanded, panel_stride,
+                                             group, groups);
+          }
+          continue;
+        }
+      }
+      for (int64_t part = 0; part < parts; ++part) {
+        const int64_t row = rows * part / parts, end = rows * (part + 1) / parts;
+        step = multiply_some<F, MAX_ROWS>(end - row, matrix, x, start, out, out_stride, row, panel,
+                                          column, parts == 1 ? end_panel : panel + 1, weights,
+                                          panel_stride, group, groups);
+      }
+    }
+    panel += step;
+  }
+}
+
+// --- threads --------------------------------------------------------------------------------------
+
+// Threads that work on the same thing and wait for each other. They live as long as one call: that
+// costs a few dozen microseconds and leaves nothing behind, neither at a fork nor at exit.
+class Team {
+ public:
+  template <class Work>
+  static void run(int64_t wanted, const Work& work) {
+    Team team;
+    std::vector<std::thread> others;
+    try {
+      for (int64_t n = 1; n < wanted; ++n)
+        others.emplace_back([&team, &work, n] {
+          while (!team.size_.load(std::memory_order_acquire)) std::this_thread::yield();
+          work(team, n);
+        });
+    } catch (const std::system_error&) {
+      // The system gives no more threads: go on with those there are.
+    }
+    team.size_.store(1 + int64_t(others.size()), std::memory_order_release);
+    work(team, 0);
+    for (auto& thread : others) thread.join();
+  }
+
+  int64_t size() const { return size_.load(std::memory_order_relaxed); }
+
+  // The share of n things that belongs to one thread.
+  int64_t begin(int64_t n, int64_t me) const { return n * me / size(); }
+
+  void wait() {
+    if (size() == 1) return;
+    const int64_t round = round_.load(std::memory_order_acquire);
+    if (arrived_.fetch_add(1, std::memory_order_acq_rel) == size() - 1) {
+      arrived_.store(0, std::memory_order_relaxed);
+      round_.store(round + 1, std::memory_order_release);
+      return;
+    }
+    // The others arrive within microseconds, unless the machine is busy with other things.
+    for (int64_t turn = 1; round_.load(std::memory_order_acquire) == round; ++turn) {
+      _mm_pause();
+      if (turn % 4096 == 0) std::this_thread::yield();
+    }
+  }
+
+ private:
+  std::atomic<int64_t> size_{0}, arrived_{0}, round_{0};
+};
+
+// --- a product for many threads -------------------------------------------------------------------
+
+constexpr int64_t SLICE_ROWS = 96;  // whose inputs stay in the second-level cache
+
+template <class F>
+void product(const Matrix& matrix, const float* x, int64_t rows, const float* bias, float* out,
+             int64_t threads) {
+  const int64_t width = matrix.groups * F::GROUP, out_stride = matrix.panels * COLUMNS;
+  Team::run(threads, [&](Team& team, int64_t me) {
+    const int64_t first = team.begin(matrix.panels, me), end = team.begin(matrix.panels, me + 1);
+    std::vector<typename F::Input> rounded(F::ROUNDS ? std::min(rows, SLICE_ROWS) * width : 0);
+    std::vector<float> scales(F::ROUNDS ? SLICE_ROWS : 0);
+    for (int64_t row = 0; row < rows; row += SLICE_ROWS) {
+      const int64_t some = std::min(SLICE_ROWS, rows - row);
+      Rows<F> slice;
+      if constexpr (F::ROUNDS) {
+        for (int64_t r = 0; r < some; ++r)
+          scales[r] = F::convert(x + (row + r) * matrix.inputs, &rounded[r * width], matrix.inputs,
+                                 matrix.inputs);
+        slice = {rounded.data(), width, scales.data()};
+      } else {
+        slice = {x + row * matrix.inputs, matrix.inputs, nullptr};
+      }
+      multiply<F>(matrix, slice, some, Start{bias, nullptr, 0}, out + row * out_stride, out_stride,
+                  first, end, first * COLUMNS);
+    }
+  });
+}
+
+// --- an LSTM layer --------------------------------------------------------------------------------
+
+struct Layer {
+  Matrix recurrent;   // hidden -> gates; columns in units: i, f, g, o of LANES cells, twice
+  Matrix projection;  // cells -> hidden; without weights: there is none
+  int64_t cells;      // a multiple of UNIT_CELLS
+  int64_t hidden;     // width of the output
+  float cell_clip, projection_clip;  // infinity: none
+};
+
+// A packed batch: at each time step the rows of the sentences that still have a word.
+struct Steps {
+  const int64_t* sizes;  // rows of each step, never rising
+  int64_t count;
+  Start inputs;  // input products, a row for each place
+  float* hidden;   // (rows, hidden): before and after
+  float* memory;   // (rows, cells): before and after
+  float* outputs;  // (places, hidden)
+};
+
+// Gates -> memory and cells of one unit: `gates` is (rows, UNIT_PANELS * COLUMNS).
+template <class F>
+void update_cells(const Layer& layer, const float* gates, int64_t rows, float* memory,
+                  typename F::Input* cells) {
+  for (int64_t r = 0; r < rows; ++r)
+    for (int part = 0; part < UNIT_CELLS; part += LANES) {
+      const float* from = gates + r * UNIT_PANELS * COLUMNS + part * GATES;
+      float* const kept = memory + r * layer.cells + part;
+      const Floats candidate = sigmoid(load(from)) * hyperbolic_tangent(load(from + 2 * LANES));
+      Floats value = sigmoid(load(from + LANES)) * load(kept) + candidate;
+      value = bounded(value, layer.cell_clip);
+      store(kept, value);
+      const Floats cell = sigmoid(load(from + 3 * LANES)) * hyperbolic_tangent(value);
+      typename F::Input* const to = cells + r * layer.cells + part;
+      if constexpr (!F::ROUNDS) {
+        store(to, cell);
+      } else {
+        alignas(64) float values[LANES];
+        store(values, cell);
+        for (int n = 0; n < LANES; ++n) to[n] = F::cell(values[n], layer.cells);
+      }
+    }
+}
+
+// What one thread has at hand while a layer runs.
+template <class F>
+class LayerThread {
+ public:
+  using Input = typename F::Input;
+
+  LayerThread(const Layer& layer, const Steps& steps, Input* cells, float* projected, Team& team,
+              int64_t me)
+      : layer_(layer), steps_(steps), cells_(cells), projected_(projected), team_(team),
+        width_(layer.recurrent.groups * F::GROUP),
+        first_unit_(team.begin(layer.cells / UNIT_CELLS, me)),
+        end_unit_(team.begin(layer.cells / UNIT_CELLS, me + 1)),
+        first_panel_(team.begin(layer.projection.panels, me)),
+        end_panel_(team.begin(layer.projection.panels, me + 1)),
+        first_column_(team.begin(layer.hidden, me)), end_column_(team.begin(layer.hidden, me + 1)),
+        gates_(steps.sizes[0] * UNIT_PANELS * COLUMNS),
+        rounded_(F::ROUNDS ? steps.sizes[0] * width_ : 0),
+        scales_(F::ROUNDS ? steps.sizes[0] : 0),
+        cell_scales_(F::ROUNDS ? steps.sizes[0] : 0) {
+    if constexpr (F::ROUNDS)
+      std::fill(cell_scales_.begin(), cell_scales_.end(), F::cell_scale(layer.cells));
+  }
+
+  void run() {
+    int64_t place = 0;
+    const float* hidden = steps_.hidden;
+    for (int64_t t = 0; t < steps_.count; ++t) {
+      const int64_t rows = steps_.sizes[t];
+      update(hidden, rows, place, t);
+      team_.wait();  // for all cells
+      project(rows, place);
+      team_.wait();  // for all of the hidden state
+      hidden = steps_.outputs + place * layer_.hidden;
+      place += rows;
+    }
+  }
+
+ private:
+  // Every other step goes through the weights backwards: what was read last is still in the cache.
+  void update(const float* hidden, int64_t rows, int64_t place, int64_t t) {
+    const Rows<F> x = inputs(hidden, rows);
+    Start start = steps_.inputs;
+    if (start.index) start.index += place;
+    else start.table += place * start.stride;
+    for (int64_t n = first_unit_; n < end_unit_; ++n) {
+      const int64_t unit = t % 2 ? end_unit_ - 1 - (n - first_unit_) : n;
+      multiply<F>(layer_.recurrent, x, rows, start, gates_.data(), UNIT_PANELS * COLUMNS,
+                  unit * UNIT_PANELS, (unit + 1) * UNIT_PANELS, 0);
+      update_cells<F>(layer_, gates_.data(), rows, steps_.memory + unit * UNIT_CELLS,
+                      cells_ + unit * UNIT_CELLS);
+    }
+  }
+
+  Rows<F> inputs(const float* hidden, int64_t rows) {
+    if constexpr (!F::ROUNDS) {
+      return {hidden, layer_.hidden, nullptr};
+    } else {
+      // Each thread rounds all rows for itself: cheaper than waiting for the others.
+      for (int64_t r = 0; r < rows; ++r)
+        scales_[r] = F::convert(hidden + r * layer_.hidden, &rounded_[r * width_], layer_.hidden,
+                                layer_.hidden);
+      return {rounded_.data(), width_, scales_.data()};
+    }
+  }
+
+  void project(int64_t rows, int64_t place) {
+    float* const out = steps_.outputs + place * layer_.hidden;
+    if (!layer_.projection.weights) {
+      if constexpr (!F::ROUNDS)
+        for (int64_t r = 0; r < rows; ++r)
+          std::copy(cells_ + r * layer_.cells + first_column_, cells_ + r * layer_.cells + end_column_,
+                    out + r * layer_.hidden + first_column_);
+      return;
+    }
+    const int64_t stride = layer_.projection.panels * COLUMNS;
+    const Rows<F> x{cells_, layer_.cells, F::ROUNDS ? cell_scales_.data() : nullptr};
+    multiply<F>(layer_.projection, x, rows, Start{nullptr, nullptr, 0}, projected_, stride,
+                first_panel_, end_panel_, first_panel_ * COLUMNS);
+    const float bound = layer_.projection_clip;
+    const int64_t first = first_panel_ * COLUMNS;
+    const int64_t end = std::min(end_panel_ * COLUMNS, layer_.hidden);
+    for (int64_t r = 0; r < rows; ++r)
+      for (int64_t k = first; k < end; ++k)
+        out[r * layer_.hidden + k] = std::max(-bound, std::min(bound, projected_[r * stride + k]));
+  }
+
+  const Layer& layer_;
+  const Steps& steps_;
+  Input* const cells_;
+  float* const projected_;
+  Team& team_;
+  const int64_t width_;
+  const int64_t first_unit_, end_unit_, first_panel_, end_panel_, first_column_, end_column_;
+  std::vector<float> gates_;
+  std::vector<Input> rounded_;
+  std::vector<float> scales_, cell_scales_;
+};
+
+// Sentences end at different steps: the hidden state of each is its last output.
+void keep_last_outputs(const Layer& layer, const Steps& steps) {
+  int64_t place = 0;
+  for (int64_t t = 0; t < steps.count; ++t) {
+    const int64_t going_on = t + 1 < steps.count ? steps.sizes[t + 1] : 0;
+    for (int64_t r = going_on; r < steps.sizes[t]; ++r)
+      std::copy_n(steps.outputs + (place + r) * layer.hidden, layer.hidden,
+                  steps.hidden + r * layer.hidden);
+    place += steps.sizes[t];
+  }
+}
+
+template <class F>
+void run_layer(const Layer& layer, const Steps& steps, int64_t threads) {
+  const int64_t rows = steps.sizes[0];
+  std::vector<typename F::Input> cells(rows * layer.cells);
+  std::vector<float> projected(rows * layer.projection.panels * COLUMNS);
+  Team::run(threads, [&](Team& team, int64_t me) {
+    LayerThread<F>(layer, steps, cells.data(), projected.data(), team, me).run();
+  });
+  keep_last_outputs(layer, steps);
+}
+
+// --- formats by number ----------------------------------------------------------------------------
+
+enum Format { FLOAT32, FLOAT16, BFLOAT16, BFLOAT16_PAIRS, INT8_WORDS, INT8_BYTES };
+
+// Calls `work` with a value of the format's type; false if it was not built for this CPU.
+template <class Work>
+bool with_format(int format, const Work& work) {
+  switch (format) {
+    case FLOAT32: work(Float32{}); return true;
+    case FLOAT16: work(Float16{}); return true;
+    case BFLOAT16: work(Bfloat16{}); return true;
+#if defined(__AVX512BF16__)
+    case BFLOAT16_PAIRS: work(Bfloat16Pairs{}); return true;
+#endif
+#if defined(__AVX512BW__) || !defined(__AVX512F__)
+    case INT8_WORDS: work(Int8Words{}); return true;
+#endif
+#if defined(__AVX512VNNI__)
+    case INT8_BYTES: work(Int8Bytes{}); return true;
+#endif
+    default: return false;
+  }
+}
+
+}  // namespace
+
+// --- for Python -----------------------------------------------------------------------------------
+
+extern "C" {
+
+int elmo_columns() { return COLUMNS; }
+int elmo_lanes() { return LANES; }
+int elmo_unit_cells() { return UNIT_CELLS; }
+
+// Inputs in a group of the format, or 0 if this CPU does not have it.
+int elmo_group(int format) {
+  int group = 0;
+  with_format(format, [&](auto kind) { group = decltype(kind)::GROUP; });
+  return group;
+}
+
+// out (rows, panels * columns) = x (rows, inputs) W^T + bias
+void elmo_product(int format, const Matrix* matrix, const float* x, int64_t rows, const float* bias,
+                  float* out, int64_t threads) {
+  with_format(format, [&](auto kind) {
+    product<decltype(kind)>(*matrix, x, rows, bias, out, threads);
+  });
+}
+
+void elmo_layer(int format, const Layer* layer, const Steps* steps, int64_t threads) {
+  with_format(format, [&](auto kind) { run_layer<decltype(kind)>(*layer, *steps, threads); });
+}
+}

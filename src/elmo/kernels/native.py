@@ -1,0 +1,320 @@
+"""The C++ kernel as Python functions: weights laid out for it, products, LSTM layers.
+
+`native.cpp` says how weights lie in memory and what is computed; here they are brought into that
+layout by PyTorch, and pointers are handed over. The plain reference of all of it is `F.linear` and
+`elmo.packed`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import mmap
+from collections.abc import Sequence
+from enum import IntEnum
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from elmo.kernels.compiler import kernel
+from elmo.settings import Precision
+
+_HUGE = 4 << 20
+"""Bytes from which a weight gets pages of its own, large ones where the system has them."""
+
+
+class Format(IntEnum):
+    """How weights are stored and multiplied; the numbers are those of `native.cpp`."""
+
+    FLOAT32 = 0
+    FLOAT16 = 1
+    BFLOAT16 = 2
+    BFLOAT16_PAIRS = 3
+    INT8_WORDS = 4
+    INT8_BYTES = 5
+
+
+_FORMATS: dict[Precision, tuple[Format, ...]] = {
+    "fp32": (Format.FLOAT32,),
+    "fp16": (Format.FLOAT16,),
+    "bf16": (Format.BFLOAT16_PAIRS, Format.BFLOAT16),
+    "int8": (Format.INT8_BYTES, Format.INT8_WORDS),
+}
+"""Formats of a precision, the fastest first."""
+_STORED = {
+    Format.FLOAT32: torch.float32,
+    Format.FLOAT16: torch.float16,
+    Format.BFLOAT16: torch.bfloat16,
+    Format.BFLOAT16_PAIRS: torch.bfloat16,
+    Format.INT8_WORDS: torch.int8,
+    Format.INT8_BYTES: torch.int8,
+}
+FLOAT_INPUTS = (Format.FLOAT32, Format.FLOAT16, Format.BFLOAT16)
+"""Formats that multiply inputs as they are."""
+_UNSIGNED_SHIFT = 128.0
+"""What `Int8Bytes` adds to every input."""
+
+
+def native_format(precision: Precision) -> Format | None:
+    """Give the format in which this CPU computes at a precision, or None without the kernel."""
+    library = kernel()
+    if library is None:
+        return None
+    return next((f for f in _FORMATS[precision] if library.elmo_group(int(f))), None)
+
+
+def lanes() -> int:
+    """Give how many cells' gates stand together."""
+    return int(_library().elmo_lanes())
+
+
+def unit_cells() -> int:
+    """Give how many cells a layer has a multiple of."""
+    return int(_library().elmo_unit_cells())
+
+
+class _MatrixStruct(ctypes.Structure):
+    _fields_ = [
+        ("weights", ctypes.c_void_p),
+        ("scales", ctypes.c_void_p),
+        ("offsets", ctypes.c_void_p),
+        ("inputs", ctypes.c_int64),
+        ("groups", ctypes.c_int64),
+        ("panels", ctypes.c_int64),
+    ]
+
+
+class _StartStruct(ctypes.Structure):
+    _fields_ = [
+        ("table", ctypes.c_void_p),
+        ("index", ctypes.c_void_p),
+        ("stride", ctypes.c_int64),
+    ]
+
+
+class _LayerStruct(ctypes.Structure):
+    _fields_ = [
+        ("recurrent", _MatrixStruct),
+        ("projection", _MatrixStruct),
+        ("cells", ctypes.c_int64),
+        ("hidden", ctypes.c_int64),
+        ("cell_clip", ctypes.c_float),
+        ("projection_clip", ctypes.c_float),
+    ]
+
+
+class _StepsStruct(ctypes.Structure):
+    _fields_ = [
+        ("sizes", ctypes.c_void_p),
+        ("count", ctypes.c_int64),
+        ("inputs", _StartStruct),
+        ("hidden", ctypes.c_void_p),
+        ("memory", ctypes.c_void_p),
+        ("outputs", ctypes.c_void_p),
+    ]
+
+
+class Matrix:
+    """A constant weight, laid out for the kernel.
+
+    Args:
+        weight: Shape `(out, in)`.
+        format: How it is stored.
+    """
+
+    def __init__(self, weight: Tensor, format: Format) -> None:
+        self.format = format
+        self.out, self.inputs = weight.shape
+        columns = int(_library().elmo_columns())
+        group = int(_library().elmo_group(int(format)))
+        self._groups = math.ceil(self.inputs / group)
+        self._panels = math.ceil(self.out / columns)
+        self.width = self._panels * columns
+        """Values of a row of results, `out` and what fills its last panel."""
+        self._shape = (self._panels, columns, self._groups, group)
+        self._scales: Tensor | None = None
+        self._offsets: Tensor | None = None
+        weight = weight.detach().float()
+        if _STORED[format] == torch.int8:
+            weight, self._scales = quantised(weight)
+            if format == Format.INT8_BYTES:
+                self._offsets = self._padded(_UNSIGNED_SHIFT * weight.sum(dim=1))
+            self._scales = self._padded(self._scales)
+        self._weights = self._laid_out(weight)
+        self.struct = _MatrixStruct(
+            _address(self._weights),
+            _address(self._scales),
+            _address(self._offsets),
+            self.inputs,
+            self._groups,
+            self._panels,
+        )
+
+    def weight(self) -> Tensor:
+        """Give the weight back, as far as it was not rounded, shape `(out, in)`."""
+        panels, columns, groups, group = self._shape
+        rows = self._weights.view(panels, groups, columns, group).transpose(1, 2)
+        rows = rows.reshape(panels * columns, groups * group)[: self.out, : self.inputs].float()
+        return rows if self._scales is None else rows * self._scales[: self.out, None]
+
+    def _laid_out(self, weight: Tensor) -> Tensor:
+        panels, columns, groups, group = self._shape
+        laid_out = _roomy(panels * groups * columns * group, _STORED[self.format])
+        # One panel after another, so that no second copy of the weight is ever there.
+        for panel, place in enumerate(laid_out.view(panels, groups, columns, group)):
+            rows = weight[panel * columns : (panel + 1) * columns]
+            block = torch.zeros(columns, groups * group)
+            block[: len(rows), : self.inputs] = rows
+            place.copy_(block.view(columns, groups, group).transpose(0, 1))
+        return laid_out
+
+    def _padded(self, values: Tensor) -> Tensor:
+        padded = torch.zeros(self.width)
+        padded[: len(values)] = values
+        return padded
+
+
+def product(matrix: Matrix, inputs: Tensor, bias: Tensor | None) -> Tensor:
+    """Give `inputs W^T + bias`.
+
+    Args:
+        matrix: W.
+        inputs: Float32 of shape `(rows, in)`.
+        bias: Float32 of shape `(matrix.width,)`.
+
+    Returns:
+        Float32 of shape `(rows, matrix.width)`; columns from `matrix.out` on mean nothing.
+    """
+    inputs = inputs.contiguous()
+    out = torch.empty(len(inputs), matrix.width)
+    if len(inputs):
+        _library().elmo_product(
+            ctypes.c_int(matrix.format),
+            ctypes.byref(matrix.struct),
+            ctypes.c_void_p(_address(inputs)),
+            ctypes.c_int64(len(inputs)),
+            ctypes.c_void_p(_address(bias)),
+            ctypes.c_void_p(_address(out)),
+            ctypes.c_int64(torch.get_num_threads()),
+        )
+    return out
+
+
+class LSTMKernel:
+    """One direction of one LSTM layer, without its input product.
+
+    Args:
+        recurrent: Hidden state -> gates, its outputs in the order of `gate_places`.
+        projection: Cells -> hidden state, if there is one.
+        hidden: Width of the hidden state.
+        cell_clip: Bound of the memory.
+        proj_clip: Bound of the projected output.
+    """
+
+    def __init__(
+        self,
+        recurrent: Matrix,
+        projection: Matrix | None,
+        hidden: int,
+        cell_clip: float | None,
+        proj_clip: float | None,
+    ) -> None:
+        self._parts = recurrent, projection  # whose memory the kernel reads
+        self._format = recurrent.format
+        self._hidden = hidden
+        self.cells = recurrent.width // 4
+        """Cells with those that fill the last unit."""
+        nothing = _MatrixStruct(None, None, None, 0, 0, 0)
+        self._struct = _LayerStruct(
+            recurrent.struct,
+            nothing if projection is None else projection.struct,
+            self.cells,
+            hidden,
+            math.inf if cell_clip is None else cell_clip,
+            math.inf if proj_clip is None else proj_clip,
+        )
+
+    def __call__(
+        self,
+        products: Tensor,
+        index: Tensor | None,
+        batch_sizes: Sequence[int],
+        hidden: Tensor,
+        memory: Tensor,
+        outputs: Tensor,
+    ) -> None:
+        """Read a packed batch.
+
+        Args:
+            products: Input products in the order of `gate_places`, float32 `(m, 4 * cells)`.
+            index: Which row of them belongs to each place, int64 `(n,)`; None: its own.
+            batch_sizes: Rows of each time step, never rising; their sum is n.
+            hidden: Float32 `(rows, hidden)`: before, and afterwards after each row's last word.
+            memory: Float32 `(rows, cells)`, likewise.
+            outputs: Float32 `(n, hidden)`, filled.
+        """
+        sizes = torch.tensor(batch_sizes, dtype=torch.int64)
+        steps = _StepsStruct(
+            _address(sizes),
+            len(sizes),
+            _StartStruct(_address(products), _address(index), products.shape[1]),
+            _address(hidden),
+            _address(memory),
+            _address(outputs),
+        )
+        _library().elmo_layer(
+            ctypes.c_int(self._format),
+            ctypes.byref(self._struct),
+            ctypes.byref(steps),
+            ctypes.c_int64(torch.get_num_threads()),
+        )
+
+
+def gate_places(dim: int) -> Tensor:
+    """Say which gate stands where in the kernel's rows of gates.
+
+    In units of `unit_cells()`, and in these in blocks of `lanes()` cells, the gates i, f, g, o of a
+    block's cells follow each other, so that one thread has all gates of its cells.
+
+    Args:
+        dim: Cells.
+
+    Returns:
+        Rows of the plain weights, int64 `(4 * cells,)`, `4 * dim` where there is none.
+    """
+    cells = math.ceil(dim / unit_cells()) * unit_cells()
+    cell = torch.arange(cells).view(-1, 1, lanes())
+    places = cell + dim * torch.arange(4).view(1, 4, 1)
+    return torch.where(cell < dim, places, 4 * dim).flatten()
+
+
+def quantised(weight: Tensor) -> tuple[Tensor, Tensor]:
+    """Round rows to whole numbers from -127 to 127, each with a scale of its own.
+
+    Returns:
+        The whole numbers `(out, in)` and the scales `(out,)`, both float32.
+    """
+    scales = weight.abs().amax(dim=1) / 127
+    scales = torch.where(scales > 0, scales, 1.0)
+    return torch.round(weight / scales[:, None]).clamp_(-127, 127), scales
+
+
+def _roomy(n_values: int, dtype: torch.dtype) -> Tensor:
+    """Give uninitialised memory; if it is much, in large pages, which are found more quickly."""
+    n_bytes = n_values * dtype.itemsize
+    if n_bytes < _HUGE or not hasattr(mmap, "MADV_HUGEPAGE"):
+        return torch.empty(n_values, dtype=dtype)
+    pages = mmap.mmap(-1, n_bytes)
+    pages.madvise(mmap.MADV_HUGEPAGE)
+    return torch.frombuffer(pages, dtype=dtype)
+
+
+def _address(tensor: Tensor | None) -> int | None:
+    return None if tensor is None else tensor.data_ptr()
+
+
+def _library() -> Any:
+    library = kernel()
+    assert library is not None, "asked for what is not there: see native_format"
+    return library
