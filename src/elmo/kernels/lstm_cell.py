@@ -64,6 +64,7 @@ def cell_forward(
         CLIPS=clip is not None,
         KEEPS=keep is not None,
         BLOCK=block,
+        num_warps=_n_warps(block),
     )
 
 
@@ -111,6 +112,7 @@ def cell_backward(
         CLIPS=clip is not None,
         KEEPS=keep is not None,
         BLOCK=block,
+        num_warps=_n_warps(block),
     )
 
 
@@ -144,6 +146,7 @@ def hidden_forward(
         CLIPS=clip is not None,
         KEEPS=keep_next is not None,
         BLOCK=block,
+        num_warps=_n_warps(block),
     )
 
 
@@ -187,7 +190,13 @@ def hidden_backward(
         CLIPS=clip is not None,
         KEEPS=keep_next is not None,
         BLOCK=block,
+        num_warps=_n_warps(block),
     )
+
+
+def _n_warps(block: int) -> int:
+    """Give the warps of a program: eight values for each thread."""
+    return max(1, block // 256)
 
 
 # --- kernels: a program for each row of a direction and each block of its cells -------------------

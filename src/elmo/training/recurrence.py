@@ -1,9 +1,9 @@
 """One recurrent layer over streams, both directions at once, differentiable.
 
-`run_layer` is what the language model calls, and the place of faster kernels. The plain loop is its
-reference. LSTM layers take the path below it, which computes the same with fewer, larger products:
-those of both directions run together, and the gradients of the weights are one product for all time
-steps instead of one for each.
+`run_layer` is what the language model calls. The plain loop is its reference. LSTM layers take the
+path below it, which computes the same with fewer, larger products: those of both directions run
+together, and the gradients of the weights are one product for all time steps instead of one for
+each. On a GPU they take that of `fused_lstm`.
 """
 
 from __future__ import annotations
@@ -16,10 +16,15 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from elmo.layers import LayerState, LSTMLayer, RecurrentLayer
+from elmo.training.fused_lstm import run_fused_lstm
 
 
 def run_layer(
-    sides: Sequence[RecurrentLayer], inputs: Tensor, state: LayerState, keep: Tensor | None
+    sides: Sequence[RecurrentLayer],
+    inputs: Tensor,
+    state: LayerState,
+    keep: Tensor | None,
+    fused: bool = False,
 ) -> tuple[Tensor, LayerState]:
     """Read streams with both directions of one layer.
 
@@ -29,10 +34,13 @@ def run_layer(
         state: What the layers remember: `(2, rows, projection_dim)` and `(2, rows, dim)`.
         keep: 0 where the state is zeroed before a word is read, else 1, shape `(time, rows, 1)`;
             None if it never is.
+        fused: Whether an LSTM may use kernels; see `kernels.gpu.triton_ready`.
 
     Returns:
         Outputs of shape `(2, time, rows, projection_dim)` and the state after the last word.
     """
+    if fused and isinstance(sides[0], LSTMLayer):
+        return run_fused_lstm(sides, inputs, state, keep)
     products = torch.stack(
         [
             F.linear(vectors, side.input_weight, side.gate_bias())

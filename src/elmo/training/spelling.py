@@ -1,4 +1,4 @@
-"""Characters -> word vectors in training on a CPU: the convolution without its waste.
+"""Characters -> word vectors in training: the convolution without its waste.
 
 The same trick as in `packed_words`: a filter's response to a window is a sum over its characters,
 so each distinct character of a batch is multiplied with the filters once, and windows only add rows
@@ -16,22 +16,28 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from elmo.layers import CharacterEncoder
+from elmo.training.fused_spelling import encode_fused, fits_table
 
 _SLICE_VALUES = 1 << 22
 """Responses of one slice of words: 16 MB."""
 
 
-def encode_spelling(encoder: CharacterEncoder, ids: Tensor, padding: int) -> Tensor:
+def encode_spelling(
+    encoder: CharacterEncoder, ids: Tensor, padding: int, fused: bool = False
+) -> Tensor:
     """Give the vectors of words; equal to `encoder(ids)`, and so are the gradients.
 
     Args:
         encoder: The encoder.
         ids: Character ids, int64 of shape `(n, max_characters)`.
         padding: The id behind a word's end.
+        fused: Whether kernels may be used; see `kernels.gpu.triton_ready`.
 
     Returns:
         Shape `(n, projection_dim)`.
     """
+    if fused and fits_table(encoder):
+        return encode_fused(encoder, ids, padding)
     if ids.device.type != "cpu" or not len(ids):
         plain: Tensor = encoder(ids)
         return plain

@@ -1,0 +1,168 @@
+"""The LSTM over streams on a GPU: cuBLAS products with one kernel between each two of them.
+
+The same as the plain code in `recurrence`, laid out so that nothing is copied or transposed: every
+tensor is `(2, time, rows, width)`, of which a time step is a batch of two matrices and the whole is
+two matrices of all steps' rows. Input products become gates and gates become their gradients in
+place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+from torch.autograd.graph import increment_version
+
+from elmo.kernels.lstm_cell import cell_backward, cell_forward, hidden_backward, hidden_forward
+from elmo.layers import LayerState, RecurrentLayer
+
+
+def run_fused_lstm(
+    sides: Sequence[RecurrentLayer], inputs: Tensor, state: LayerState, keep: Tensor | None
+) -> tuple[Tensor, LayerState]:
+    """Read streams with both directions of one LSTM layer; see `recurrence.run_layer`.
+
+    Products run in the type that autocast asks for, memory is float32.
+    """
+    kind = inputs.device.type
+    enabled = torch.is_autocast_enabled(kind)
+    dtype = torch.get_autocast_dtype(kind) if enabled else sides[0].input_weight.dtype
+    projections = [side.projection_weight for side in sides if side.projection_weight is not None]
+    outputs, memory = _FusedLSTM.apply(  # type: ignore[no-untyped-call]
+        inputs.to(dtype),
+        state.hidden.to(dtype),
+        state.memory,
+        torch.stack([side.input_weight for side in sides]).to(dtype),
+        torch.stack([side.gate_bias() for side in sides]),
+        torch.stack([side.recurrent_weight for side in sides]).to(dtype),
+        torch.stack(projections).to(dtype) if projections else None,
+        None if keep is None else keep.squeeze(-1).float().contiguous(),
+        sides[0].cell_clip,
+        sides[0].proj_clip if projections else None,
+    )
+    return outputs, LayerState(outputs[:, -1], memory)
+
+
+class _FusedLSTM(torch.autograd.Function):
+    """All time steps of both directions; no gradient goes to the state at the start."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        inputs: Tensor,
+        hidden: Tensor,
+        memory: Tensor,
+        input_weight: Tensor,
+        bias: Tensor,
+        recurrent: Tensor,
+        projection: Tensor | None,
+        keep: Tensor | None,
+        cell_clip: float | None,
+        proj_clip: float | None,
+    ) -> tuple[Tensor, Tensor]:
+        """Run.
+
+        Args:
+            ctx: Keeps what the way back needs.
+            inputs: `(2, time, rows, projection_dim)`, in the type of products, as all weights.
+            hidden: `(2, rows, projection_dim)`.
+            memory: Float32 `(2, rows, dim)`.
+            input_weight: `(2, 4 * dim, projection_dim)`.
+            bias: Float32 `(2, 4 * dim)`.
+            recurrent: `(2, 4 * dim, projection_dim)`.
+            projection: `(2, projection_dim, dim)`, if there is one.
+            keep: Float32 `(time, rows)`; see `recurrence.run_layer`.
+            cell_clip: Bound of the memory.
+            proj_clip: Bound of the projected output.
+        """
+        sides, time, rows, _ = inputs.shape
+        dim = memory.shape[-1]
+        gates = torch.bmm(_flat(inputs), input_weight.mT).view(sides, time, rows, 4 * dim)
+        cells = inputs.new_empty(sides, time, rows, dim)
+        memories = memory.new_empty(sides, time + 1, rows, dim)
+        outputs = torch.empty_like(inputs, memory_format=torch.contiguous_format)
+        starts = inputs.new_empty(sides, time + 1, rows, inputs.shape[-1])
+        memories[:, 0] = memory
+        starts[:, 0] = hidden if keep is None else hidden * keep[0].to(hidden.dtype).unsqueeze(-1)
+        for t in range(time):
+            gates[:, t].baddbmm_(starts[:, t], recurrent.mT)
+            cell_forward(
+                gates[:, t],
+                bias,
+                _at(keep, t),
+                memories[:, t],
+                memories[:, t + 1],
+                cells[:, t],
+                cell_clip,
+            )
+            raw = cells[:, t]
+            if projection is not None:
+                raw = torch.bmm(cells[:, t], projection.mT, out=outputs[:, t])
+            hidden_forward(raw, _at(keep, t + 1), outputs[:, t], starts[:, t + 1], proj_clip)
+        ctx.save_for_backward(
+            inputs, gates, memories, cells, outputs, starts, input_weight, recurrent, projection,
+            keep,
+        )  # fmt: skip
+        ctx.cell_clip, ctx.proj_clip = cell_clip, proj_clip
+        final = memories[:, -1].clone()
+        ctx.mark_non_differentiable(final)
+        return outputs, final
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        """Give the gradients of the inputs and of all weights."""
+        (
+            inputs, gates, memories, cells, outputs, starts, input_weight, recurrent, projection,
+            keep,
+        ) = ctx.saved_tensors  # fmt: skip
+        given = gradients[0].contiguous()
+        of_raw = torch.empty_like(given)
+        of_memory = torch.zeros_like(memories[:, 0], memory_format=torch.contiguous_format)
+        carried = None
+        for t in reversed(range(given.shape[1])):
+            hidden_backward(
+                given[:, t], carried, _at(keep, t + 1), outputs[:, t], of_raw[:, t], ctx.proj_clip
+            )
+            of_cells = of_raw[:, t]
+            if projection is not None:
+                of_cells = torch.bmm(of_cells, projection)
+            cell_backward(
+                gates[:, t],
+                _at(keep, t),
+                memories[:, t],
+                memories[:, t + 1],
+                of_cells,
+                of_memory,
+                ctx.cell_clip,
+            )
+            if t:
+                carried = torch.bmm(gates[:, t], recurrent)
+        increment_version(gates)  # a second way back would start from gradients: autograd objects
+        of_gates = _flat(gates)
+        of_projection = None if projection is None else torch.bmm(_flat(of_raw).mT, _flat(cells))
+        return (
+            torch.bmm(of_gates, input_weight).view_as(inputs),
+            None,
+            None,
+            torch.bmm(of_gates.mT, _flat(inputs)),
+            of_gates.sum(dim=1, dtype=torch.float32),
+            torch.bmm(of_gates.mT, _flat(starts[:, :-1])),
+            of_projection,
+            None,
+            None,
+            None,
+        )
+
+
+def _flat(values: Tensor) -> Tensor:
+    """View `(2, time, rows, width)` as `(2, time * rows, width)`."""
+    return values.flatten(1, 2)
+
+
+def _at(keep: Tensor | None, time: int) -> Tensor | None:
+    """Give which rows are kept before a step, `(rows,)`; behind the last step all are."""
+    return None if keep is None or time == len(keep) else keep[time]

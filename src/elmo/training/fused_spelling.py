@@ -1,0 +1,93 @@
+"""Characters -> word vectors in training on a GPU; `layers.CharacterEncoder` is the plain code."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from elmo.kernels.character_windows import window_maxima
+from elmo.kernels.highway import mix_highway
+from elmo.layers import CharacterEncoder, Highway
+
+_MOST_TABLE_BYTES = 512 << 20
+"""Up to this size a table of all filters' responses to all characters is worth its memory."""
+
+
+def fits_table(encoder: CharacterEncoder) -> bool:
+    """Tell whether the alphabet is small enough for `encode_fused`."""
+    n_filters = sum(c.out_channels for c in _convolutions(encoder))
+    return 4 * len(encoder.embedding.weight) * _widest(encoder) * n_filters <= _MOST_TABLE_BYTES
+
+
+def encode_fused(encoder: CharacterEncoder, ids: Tensor, padding: int) -> Tensor:
+    """Give the vectors of words, with kernels; see `spelling.encode_spelling`.
+
+    Responses are summed in float32; under autocast the table is rounded as products are.
+    """
+    kind = ids.device.type
+    enabled = torch.is_autocast_enabled(kind)
+    dtype = torch.get_autocast_dtype(kind) if enabled else encoder.embedding.weight.dtype
+    convolutions = _convolutions(encoder)
+    with torch.autocast(kind, enabled=False):
+        table = _response_table(encoder)
+        bias = torch.cat([c.bias for c in convolutions if c.bias is not None])
+    widths = [c.kernel_size[0] for c in convolutions for _ in range(c.out_channels)]
+    maxima = window_maxima(
+        table,
+        bias,
+        _constant(tuple(widths), ids.device),
+        ids,
+        _n_windows(ids, padding, _widest(encoder)),
+        dtype,
+    )
+    vectors = encoder.activation(maxima)
+    for highway in encoder.highways:
+        assert isinstance(highway, Highway)
+        weight = torch.cat([highway.transform.weight, highway.gate.weight])
+        bias = torch.cat([highway.transform.bias, highway.gate.bias])
+        vectors = mix_highway(vectors, F.linear(vectors, weight, bias))
+    projected: Tensor = encoder.projection(vectors)
+    return projected
+
+
+def _response_table(encoder: CharacterEncoder) -> Tensor:
+    """Multiply each character with each filter, `(n_characters, widest, n_filters)`."""
+    widest = _widest(encoder)
+    weights = [F.pad(c.weight, (0, widest - c.kernel_size[0])) for c in _convolutions(encoder)]
+    filters = torch.cat(weights)  # (n_filters, char_dim, widest)
+    characters = encoder.embedding.weight
+    # Row 0 masks and never learns.
+    characters = torch.cat([characters[:1].detach(), characters[1:]])
+    return torch.einsum("cd,fdo->cof", characters, filters)
+
+
+def _n_windows(ids: Tensor, padding: int, widest: int) -> Tensor:
+    """Say how many windows tell all there is to know about each word, int32 `(n,)`.
+
+    One window wholly inside the padding stands for all of them. A word that leaves no room for one
+    needs every window of the shortest filter.
+    """
+    longest = ids.shape[1]
+    places = torch.arange(1, longest + 1, dtype=torch.int32, device=ids.device)
+    lengths = torch.where(ids != padding, places, 0).amax(dim=1)
+    return torch.where(lengths + widest <= longest, lengths + 1, longest).to(torch.int32)
+
+
+_constants: dict[tuple[tuple[int, ...], torch.device], Tensor] = {}
+
+
+def _constant(values: tuple[int, ...], device: torch.device) -> Tensor:
+    """Give numbers as int32 on a device; sent once, for sending inside a CUDA graph fails."""
+    key = (values, device)
+    if key not in _constants:
+        _constants[key] = torch.tensor(values, dtype=torch.int32, device=device)
+    return _constants[key]
+
+
+def _convolutions(encoder: CharacterEncoder) -> list[nn.Conv1d]:
+    return [c for c in encoder.convolutions if isinstance(c, nn.Conv1d)]
+
+
+def _widest(encoder: CharacterEncoder) -> int:
+    return max(c.kernel_size[0] for c in _convolutions(encoder))
