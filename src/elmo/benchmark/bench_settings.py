@@ -120,11 +120,6 @@ class PrecisionSettings(BenchSettings):
     markdown: Path | None = None
     """Write the tables to this file, too."""
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.text is None and self.treebank is None:
-            raise ConfigError("give real sentences: --text FILE, or --treebank FOLDER, or both")
-
 
 def _flag(name: str) -> str:
     return "--" + name.replace("_", "-")

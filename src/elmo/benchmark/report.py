@@ -103,9 +103,13 @@ def require_writable(path: Path | None) -> None:
 
 def write_json(report: Any, path: Path | None) -> None:
     """Write a record of measurements as JSON, if there is a file for it."""
+    write_text(json.dumps(dataclasses.asdict(report), indent=2) + "\n", path)
+
+
+def write_text(text: str, path: Path | None) -> None:
+    """Write a text, if there is a file for it."""
     if path is None:
         return
-    text = json.dumps(dataclasses.asdict(report), indent=2) + "\n"
     try:
         path.write_text(text, encoding="utf-8")
     except OSError as error:

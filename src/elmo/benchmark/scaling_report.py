@@ -1,0 +1,183 @@
+"""What grows with the text, as tables and as a picture."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, get_args
+
+from elmo.benchmark.render import render_head
+from elmo.benchmark.scaling import KEPT, STREAMED, ScalingReport, ScalingRow, Sweep
+from elmo.benchmark.tables import NOTHING, text_table
+from elmo.errors import MissingExtraError, OutputError
+
+_AXES: dict[Sweep, str] = {
+    "batch": "sentences in a batch",
+    "length": "words of a sentence",
+    "corpus": "sentences of a corpus",
+}
+_STYLES = {KEPT: "-", STREAMED: "--"}
+
+
+# --- tables ---------------------------------------------------------------------------------------
+
+
+def render_scaling(report: ScalingReport) -> str:
+    """Give the report as plain text: a table for each thing that grows."""
+    parts = [render_head(report.version, report.command, report.machine, report.notes)]
+    parts += [_table(report, sweep) for sweep in get_args(Sweep)]
+    lines = [
+        f"{growth.curve}, {growth.way}, by {_AXES[growth.sweep]}: "
+        f"time grows as words^{growth.exponent:.2f}"
+        for growth in report.growth
+    ]
+    return "\n\n".join([*parts, "\n".join(lines)] if lines else parts)
+
+
+def _table(report: ScalingReport, sweep: Sweep) -> str:
+    header = (_AXES[sweep], "how", "words", "words/s", "lowest..highest", "peak MB", "GPU MB")
+    tables = []
+    for curve in _curves(report.rows):
+        rows = [row for row in report.rows if (row.curve, row.sweep) == (curve, sweep)]
+        table = text_table(header, (_cells(row) for row in rows))
+        tables.append(f"== {curve} ==\n{table}")
+    return "\n\n".join(tables)
+
+
+def _cells(row: ScalingRow) -> tuple[str, ...]:
+    speed = row.words_per_second
+    memory = (NOTHING if mb is None else f"{mb:,.0f}" for mb in (row.peak_mb, row.gpu_mb))
+    return (
+        f"{row.size:,}",
+        row.way,
+        f"{row.words:,}",
+        f"{speed.median:,.0f}",
+        f"{speed.low:,.0f}..{speed.high:,.0f}",
+        *memory,
+    )
+
+
+def _curves(rows: Sequence[ScalingRow]) -> list[str]:
+    return list(dict.fromkeys(row.curve for row in rows))
+
+
+# --- the picture ----------------------------------------------------------------------------------
+
+
+def require_plots() -> None:
+    """Fail unless pictures can be drawn, before anything is measured for them."""
+    try:
+        import matplotlib.figure  # noqa: F401
+    except ImportError:
+        raise MissingExtraError("--plot", "plots") from None
+
+
+def draw_scaling(report: ScalingReport, path: Path) -> None:
+    """Draw speed above and memory below, a column for each thing that grows.
+
+    Args:
+        report: What was measured.
+        path: PNG file to write.
+    """
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(13, 7.2), layout="constrained")
+    panels = figure.subplots(2, 3, sharex="col")
+    for column, sweep in enumerate(get_args(Sweep)):
+        rows = [row for row in report.rows if row.sweep == sweep]
+        top, bottom = panels[0, column], panels[1, column]
+        _draw_speed(top, rows)
+        _draw_memory(bottom, rows)
+        top.set_title(_speed_message(rows, sweep), loc="left", fontsize=10.5, fontweight="bold")
+        bottom.set_title(_memory_message(rows), loc="left", fontsize=10.5, fontweight="bold")
+        bottom.set_xlabel(_AXES[sweep])
+    panels[0, 0].set_ylabel("words a second")
+    panels[1, 0].set_ylabel("peak memory, MB")
+    _add_legend(figure, panels[0, 2])
+    machine = report.machine
+    where = machine.cpu if machine.gpu is None else f"{machine.cpu}, {machine.gpu}"
+    figure.suptitle(f"elmo bench scaling, {where}, {machine.threads} threads", fontsize=10)
+    try:
+        figure.savefig(path, dpi=150, format="png")
+    except OSError as error:
+        raise OutputError(f"cannot write {path}: {error.strerror or error}") from None
+
+
+def _draw_speed(axes: Any, rows: Sequence[ScalingRow]) -> None:
+    for color, label, style, points in _lines(rows):
+        sizes = [row.size for row in points]
+        speeds = [row.words_per_second for row in points]
+        axes.plot(sizes, [s.median for s in speeds], style, color=color, label=label, marker="o")
+        axes.fill_between(
+            sizes, [s.low for s in speeds], [s.high for s in speeds], color=color, alpha=0.15
+        )
+    _scale(axes)
+    lowest, highest = axes.get_ylim()
+    if highest < 10 * lowest:  # a flat curve should look flat
+        axes.set_ylim(highest / 12, highest * 1.1)
+
+
+def _draw_memory(axes: Any, rows: Sequence[ScalingRow]) -> None:
+    for color, _, style, points in _lines(rows):
+        known = [(row.size, _megabytes(row)) for row in points if _megabytes(row) is not None]
+        if known:
+            axes.plot(*zip(*known, strict=True), style, color=color, marker="o")
+    _scale(axes)
+    axes.set_yscale("linear")
+    axes.set_ylim(bottom=0)
+
+
+def _scale(axes: Any) -> None:
+    from matplotlib.ticker import EngFormatter, NullFormatter
+
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    axes.xaxis.set_major_formatter(EngFormatter(sep=""))
+    axes.xaxis.set_minor_formatter(NullFormatter())
+    axes.yaxis.set_major_formatter(EngFormatter(sep=""))
+    axes.grid(visible=True, alpha=0.3)
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+def _lines(
+    rows: Sequence[ScalingRow],
+) -> Iterator[tuple[str, str, str, list[ScalingRow]]]:
+    """Yield color, label, style and points of each line."""
+    for number, curve in enumerate(_curves(rows)):
+        for way, style in _STYLES.items():
+            points = [row for row in rows if (row.curve, row.way) == (curve, way)]
+            if points:
+                yield f"C{number}", f"{curve}, {way}", style, points
+
+
+def _add_legend(figure: Any, axes: Any) -> None:
+    handles, labels = axes.get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=2, frameon=False)
+
+
+def _speed_message(rows: Sequence[ScalingRow], sweep: Sweep) -> str:
+    """Say what the speed of the first curve does."""
+    points = _first_curve(rows)
+    speeds = [row.words_per_second.median for row in points]
+    if sweep == "batch":
+        return f"Batches: {max(speeds) / speeds[0]:.1f} times the speed of single sentences"
+    what = "Long sentences" if sweep == "length" else "Large corpora"
+    return f"{what}: {speeds[-1] / speeds[0]:.1f} times the speed of the smallest"
+
+
+def _memory_message(rows: Sequence[ScalingRow]) -> str:
+    """Say what the memory of the first curve does."""
+    known = [mb for row in _first_curve(rows) if (mb := _megabytes(row)) is not None]
+    if not known:
+        return "Memory: not told by this system"
+    message = f"Memory: from {known[0]:,.0f} to {known[-1]:,.0f} MB"
+    streamed = [mb for row in rows if row.way == STREAMED and (mb := _megabytes(row)) is not None]
+    return f"{message}, streamed {max(streamed):,.0f}" if streamed else message
+
+
+def _first_curve(rows: Sequence[ScalingRow]) -> list[ScalingRow]:
+    return [row for row in rows if row.curve == rows[0].curve and row.way == KEPT]
+
+
+def _megabytes(row: ScalingRow) -> float | None:
+    return row.gpu_mb if row.gpu_mb is not None else row.peak_mb
