@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy.typing as npt
 import torch
+from torch import Tensor
 
 from elmo.errors import ConfigError
 
@@ -16,3 +20,15 @@ def find_device(name: str | torch.device | None) -> torch.device:
     except (RuntimeError, AssertionError) as error:
         reason = str(error).splitlines()[0]
         raise ConfigError(f"device {str(name)!r} cannot be used: {reason}") from None
+
+
+def send(array: npt.NDArray[Any], device: torch.device) -> Tensor:
+    """Put an array on a device, without waiting for what the device is doing.
+
+    A plain copy to a GPU waits until all work before it is done. One from pinned memory does not,
+    so that the next batch is prepared while the last one is computed.
+    """
+    tensor = torch.from_numpy(array)
+    if device.type != "cuda":
+        return tensor.to(device)
+    return tensor.pin_memory().to(device, non_blocking=True)

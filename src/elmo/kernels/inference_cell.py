@@ -1,0 +1,261 @@
+"""The pointwise parts of an LSTM step for inference, both directions at once.
+
+Products are left to cuBLAS; what lies between them is done here, in one pass over memory each:
+
+    gates  = input product of the word + product of the hidden state
+    c      = clip(sigmoid(f) * c + sigmoid(i) * tanh(g))
+    cells  = sigmoid(o) * tanh(c)           then: projected = W_p cells, a product
+    hidden = clip(projected)                and, with the residual, to its place in the output
+
+Rows of a step are a prefix of those of the step before (`batching.Packing`). Both functions run as
+a Triton kernel or as plain PyTorch, the reference; sums are in float32 in either case.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from elmo.kernels.gpu import blocks, jit, next_power_of_2, tl
+
+_MOST_COLUMNS = 1024
+"""Columns of one program: 8 values for each thread of four warps."""
+
+
+def lstm_cell(
+    products: Tensor,
+    index: Tensor | None,
+    first: int,
+    recurrent: Tensor,
+    memory: Tensor,
+    cells: Tensor,
+    clip: float | None,
+    compiled: bool,
+) -> None:
+    """Take one step: from products to memory and cells.
+
+    Args:
+        products: Input products with their bias, `(2, m, 4 * dim)` in the order i, f, g, o.
+        index: Which of the m stands at each place of the batch, int64 `(2, n)`; None if they stand
+            there already, one each.
+        first: The place of the step's first row.
+        recurrent: Products of the hidden state, `(2, rows, 4 * dim)`.
+        memory: Memory before the step, float32 `(2, rows, dim)`; it becomes that after it.
+        cells: Receives sigmoid(o) * tanh(c), `(2, rows, dim)`.
+        clip: Bound of the memory.
+        compiled: Whether to run the Triton kernel.
+    """
+    _, rows, dim = memory.shape
+    if not compiled:
+        _plain_cell(_rows_of(products, index, first, rows), recurrent, memory, cells, clip)
+        return
+    block = min(_MOST_COLUMNS, next_power_of_2(dim))
+    _cell_kernel[(rows, blocks(dim, block), 2)](
+        products,
+        products if index is None else index,
+        recurrent,
+        memory,
+        cells,
+        first,
+        dim,
+        products.stride(0),
+        0 if index is None else index.stride(0),
+        recurrent.stride(0),
+        memory.stride(0),
+        cells.stride(0),
+        0.0 if clip is None else clip,
+        INDEXED=index is not None,
+        CLIPS=clip is not None,
+        BLOCK=block,
+    )
+
+
+def store_step(
+    projected: Tensor,
+    places: Tensor,
+    first: int,
+    hidden: Tensor,
+    below: Tensor | None,
+    output: Tensor,
+    reading: Tensor | None,
+    clip: float | None,
+    compiled: bool,
+) -> None:
+    """Clip what was projected, and write it wherever it is read next.
+
+    Args:
+        projected: Projected cells, `(2, rows, width)`.
+        places: Which place of the output each place of the batch is, int64 `(2, n)`.
+        first: The place of the step's first row.
+        hidden: Receives the clipped values, for the next step, `(2, rows, width)`.
+        below: The output of the layer below, which is added: float32 `(n, 2 * width)`; or None.
+        output: Receives the output in the order of the words, float32 `(n, 2 * width)`.
+        reading: Receives the output in the order of reading, for the layer above, `(2, n, width)`;
+            or None.
+        clip: Bound of the projection.
+        compiled: Whether to run the Triton kernel.
+    """
+    _, rows, width = hidden.shape
+    if not compiled:
+        step = places[:, first : first + rows]
+        _plain_store(projected, step, hidden, below, output, clip)
+        if reading is not None:
+            for direction, columns in enumerate(_columns(width)):
+                reading[direction, first : first + rows] = output[step[direction], columns]
+        return
+    block = min(_MOST_COLUMNS, next_power_of_2(width))
+    _store_kernel[(rows, blocks(width, block), 2)](
+        projected,
+        places,
+        hidden,
+        output if below is None else below,
+        output,
+        hidden if reading is None else reading,
+        first,
+        width,
+        projected.stride(0),
+        places.stride(0),
+        hidden.stride(0),
+        0 if reading is None else reading.stride(0),
+        0.0 if clip is None else clip,
+        ADDS=below is not None,
+        READ_AGAIN=reading is not None,
+        CLIPS=clip is not None,
+        BLOCK=block,
+    )
+
+
+# --- plain PyTorch --------------------------------------------------------------------------------
+
+
+def _rows_of(products: Tensor, index: Tensor | None, first: int, rows: int) -> Tensor:
+    """Give the input products of one step, `(2, rows, 4 * dim)`."""
+    if index is None:
+        return products[:, first : first + rows]
+    pairs = zip(products, index[:, first : first + rows], strict=True)
+    return torch.stack([side.index_select(0, places) for side, places in pairs])
+
+
+def _plain_cell(
+    inputs: Tensor, recurrent: Tensor, memory: Tensor, cells: Tensor, clip: float | None
+) -> None:
+    i, f, g, o = (inputs.float() + recurrent.float()).chunk(4, dim=2)
+    memory.mul_(f.sigmoid_()).addcmul_(i.sigmoid_(), g.tanh_())
+    if clip is not None:
+        memory.clamp_(-clip, clip)
+    cells.copy_(memory.tanh().mul_(o.sigmoid_()))
+
+
+def _plain_store(
+    projected: Tensor,
+    step: Tensor,
+    hidden: Tensor,
+    below: Tensor | None,
+    output: Tensor,
+    clip: float | None,
+) -> None:
+    values = projected.float()
+    if clip is not None:
+        values = values.clamp(-clip, clip)
+    hidden.copy_(values)
+    for side, places, columns in zip(values, step, _columns(hidden.shape[2]), strict=True):
+        output[places, columns] = side if below is None else side + below[places, columns]
+
+
+def _columns(width: int) -> tuple[slice, slice]:
+    """Give the columns of an output that belong to each direction."""
+    return slice(0, width), slice(width, 2 * width)
+
+
+# --- Triton ---------------------------------------------------------------------------------------
+
+
+@jit
+def _cell_kernel(
+    products,
+    index,
+    recurrent,
+    memory,
+    cells,
+    first,
+    dim,
+    products_stride,
+    index_stride,
+    recurrent_stride,
+    memory_stride,
+    cells_stride,
+    clip,
+    INDEXED: tl.constexpr,
+    CLIPS: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    # Offsets are 64 bits wide: batches of a GPU have more than 2^31 values.
+    row = tl.program_id(0).to(tl.int64)
+    direction = tl.program_id(2).to(tl.int64)
+    columns = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    inside = columns < dim
+    place = first + row
+    if INDEXED:
+        place = tl.load(index + direction * index_stride + place)
+    given = products + direction * products_stride + place * (4 * dim) + columns
+    own = recurrent + direction * recurrent_stride + row * (4 * dim) + columns
+    i = tl.load(given, mask=inside).to(tl.float32) + tl.load(own, mask=inside).to(tl.float32)
+    given += dim
+    own += dim
+    f = tl.load(given, mask=inside).to(tl.float32) + tl.load(own, mask=inside).to(tl.float32)
+    given += dim
+    own += dim
+    g = tl.load(given, mask=inside).to(tl.float32) + tl.load(own, mask=inside).to(tl.float32)
+    given += dim
+    own += dim
+    o = tl.load(given, mask=inside).to(tl.float32) + tl.load(own, mask=inside).to(tl.float32)
+    remembered = memory + direction * memory_stride + row * dim + columns
+    c = tl.sigmoid(f) * tl.load(remembered, mask=inside) + tl.sigmoid(i) * (
+        2 * tl.sigmoid(2 * g) - 1  # tanh, which Triton has for some devices only
+    )
+    if CLIPS:
+        c = tl.minimum(tl.maximum(c, -clip), clip)
+    tl.store(remembered, c, mask=inside)
+    value = tl.sigmoid(o) * (2 * tl.sigmoid(2 * c) - 1)
+    target = cells + direction * cells_stride + row * dim + columns
+    tl.store(target, value.to(cells.dtype.element_ty), mask=inside)
+
+
+@jit
+def _store_kernel(
+    projected,
+    places,
+    hidden,
+    below,
+    output,
+    reading,
+    first,
+    width,
+    projected_stride,
+    places_stride,
+    hidden_stride,
+    reading_stride,
+    clip,
+    ADDS: tl.constexpr,
+    READ_AGAIN: tl.constexpr,
+    CLIPS: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    row = tl.program_id(0).to(tl.int64)
+    direction = tl.program_id(2).to(tl.int64)
+    columns = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    inside = columns < width
+    source = projected + direction * projected_stride + row * width + columns
+    value = tl.load(source, mask=inside).to(tl.float32)
+    if CLIPS:
+        value = tl.minimum(tl.maximum(value, -clip), clip)
+    target = hidden + direction * hidden_stride + row * width + columns
+    tl.store(target, value.to(hidden.dtype.element_ty), mask=inside)
+    place = tl.load(places + direction * places_stride + first + row)
+    final = place * (2 * width) + direction * width + columns
+    if ADDS:
+        value += tl.load(below + final, mask=inside)
+    tl.store(output + final, value, mask=inside)
+    if READ_AGAIN:
+        again = reading + direction * reading_stride + (first + row) * width + columns
+        tl.store(again, value.to(reading.dtype.element_ty), mask=inside)
