@@ -94,9 +94,12 @@ def require_writable(path: Path | None) -> None:
     """Fail unless a file can be written, before hours are spent on what it will hold."""
     if path is None:
         return
+    was_there = path.exists()
     try:
         with path.open("a", encoding="utf-8"):
             pass
+        if not was_there:
+            path.unlink()
     except OSError as error:
         raise OutputError(f"cannot write {path}: {error.strerror or error}") from None
 
