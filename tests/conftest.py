@@ -10,6 +10,7 @@ os.environ["OMP_NUM_THREADS"] = "1"
 os.environ["CUDA_VISIBLE_DEVICES"] = "0" if os.environ.get("ELMO_TEST_GPU") == "1" else ""
 os.environ["TRITON_INTERPRET"] = "0" if os.environ.get("ELMO_TEST_GPU") == "1" else "1"
 
+import importlib.util
 from pathlib import Path
 
 import pytest
@@ -27,6 +28,29 @@ settings.register_profile("explore", max_examples=400, **COMMON)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
 
 torch.set_num_threads(1)
+
+
+def let_interpreted_kernels_count():
+    """Let loaded values be bounds of loops in Triton's interpreter.
+
+    It calls int() on an array of one value, which NumPy 2.4 refuses; Triton 3.6 does not know.
+    """
+    from triton.runtime import interpreter
+
+    plain = interpreter._patch_lang_tensor
+
+    def patch(tensor, scope):
+        plain(tensor, scope)
+        scope.set_attr(tensor, "__index__", lambda self: int(self.handle.data.item()))
+
+    interpreter._patch_lang_tensor = patch
+
+
+@pytest.fixture(scope="session", autouse=True)
+def kernels():
+    """Make ready for interpreted kernels, where there is Triton."""
+    if importlib.util.find_spec("triton"):
+        let_interpreted_kernels_count()
 
 
 def pytest_collection_modifyitems(items):

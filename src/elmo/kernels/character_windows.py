@@ -1,8 +1,8 @@
 """The highest response of each filter to the windows of a word, there and back.
 
-A filter's response to a window is the sum, over the offsets in it, of what it makes of the character
-there. All of that is in a table with a row for each (character, offset), of a few megabytes, which
-stays in the GPU's cache; windows only add rows. Going back, the gradient of a maximum is added to
+A filter's response to a window is the sum, over the offsets in it, of what it makes of the
+character there. All of that is in a table with a row for each (character, offset), of a few
+megabytes, which stays in the GPU's cache; windows only add rows. Going back, the gradient of a maximum is added to
 the rows of the window that won. Several programs add to one row, in an order that differs from run
 to run: sums differ in their last bits.
 
@@ -46,7 +46,7 @@ def window_maxima(
     Returns:
         Shape `(n, n_filters)`.
     """
-    maxima: Tensor = _WindowMaxima.apply(  # type: ignore[no-untyped-call]
+    maxima: Tensor = _WindowMaxima.apply(
         table, bias, widths, ids.contiguous(), n_windows, dtype or table.dtype
     )
     return maxima

@@ -23,7 +23,7 @@ def mix_highway(inputs: Tensor, products: Tensor) -> Tensor:
     Returns:
         Shape `(n, dim)`, in the type of the products.
     """
-    mixed: Tensor = _Mix.apply(inputs.contiguous(), products.contiguous())  # type: ignore[no-untyped-call]
+    mixed: Tensor = _Mix.apply(inputs.contiguous(), products.contiguous())
     return mixed
 
 

@@ -30,7 +30,9 @@ def run_fused_lstm(
     kind = inputs.device.type
     enabled = torch.is_autocast_enabled(kind)
     dtype = torch.get_autocast_dtype(kind) if enabled else sides[0].input_weight.dtype
-    projections = [side.projection_weight for side in sides if side.projection_weight is not None]
+    projections: list[Tensor] = [
+        side.projection_weight for side in sides if side.projection_weight is not None
+    ]
     outputs, memory = _FusedLSTM.apply(  # type: ignore[no-untyped-call]
         inputs.to(dtype),
         state.hidden.to(dtype),
