@@ -21,6 +21,9 @@ SOURCE = ROOT / "src" / "elmo"
 LEVELS = [
     {"errors"},
     {"settings"},
+    {"kernels.gpu"},
+    {"kernels.lstm_cell", "kernels.character_windows", "kernels.highway"},
+    {"kernels.sampled_softmax"},
     {"config", "burn_in", "english", "devices"},
     {"alphabet", "model_files"},
     {"characters", "text"},
@@ -39,19 +42,29 @@ LEVELS = [
     {"training.split", "training.prepare_report", "training.corpus_folder"},
     {"training.counting", "training.shard_writer"},
     {"training.prepare", "training.train_settings"},
+    {"training.fused_lstm", "training.fused_spelling"},
     {"training.streams", "training.recurrence", "training.snapshots", "training.metrics"},
     {"training.spelling"},
     {"training.language_model", "training.processes", "training.waiting", "training.record"},
     {"training.optimizers", "training.setup"},
     {"training.trainer"},
     {"training.finetune"},
+    {"benchmark.bench_settings", "benchmark.tables", "benchmark.corpus", "benchmark.timing"},
+    {"benchmark.machine", "benchmark.costs", "benchmark.peaks", "benchmark.peers"},
+    {"benchmark.weights", "benchmark.reference", "benchmark.treebank", "benchmark.probe"},
+    {"benchmark.systems"},
+    {"benchmark.memory"},
+    {"benchmark.report"},
+    {"benchmark.contest", "benchmark.render"},
+    {"benchmark.speed", "benchmark.scaling", "benchmark.exactness"},
+    {"benchmark.scaling_report", "benchmark.exactness_report"},
     {"commands.base"},
     {"commands.models", "commands.language"},
-    {"commands.prepare", "commands.train"},
+    {"commands.prepare", "commands.train", "commands.bench"},
     {"cli"},
     {"__main__"},
 ]
-EXTRAS = ("pyarrow", "spacy", "rjieba", "backports.zstd", "matplotlib", "tensorboard")
+EXTRAS = ("pyarrow", "spacy", "rjieba", "backports.zstd", "matplotlib", "tensorboard", "triton")
 
 
 def module_names():
@@ -105,7 +118,7 @@ def test_importing_the_package_does_not_import_torch():
 def test_the_help_of_every_command_comes_without_torch():
     code = (
         "import sys; from elmo.cli import main\n"
-        "commands = 'embed info convert cache prepare train finetune perplexity score'\n"
+        "commands = 'embed info convert cache prepare train finetune perplexity score bench'\n"
         "for command in ([], *([name] for name in commands.split())):\n"
         "    assert main([*command, '--help']) == 0\n"
         "assert 'torch' not in sys.modules and 'h5py' not in sys.modules"
