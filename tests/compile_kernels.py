@@ -1,10 +1,11 @@
 """Compile every training kernel for a Hopper GPU, which needs none; run by test_kernels_compile.
 
-Prints a line for each kernel: its name, registers that did not fit (bytes), shared memory (bytes).
+Writes a line for each kernel: its name, registers that did not fit (bytes), shared memory (bytes).
 """
 
 import re
 import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
@@ -14,20 +15,21 @@ from triton.compiler import ASTSource
 
 from elmo.kernels import character_windows, highway, lstm_cell, sampled_softmax
 
-B, F, I, L, U = "*bf16", "*fp32", "*i32", "*i64", "*u8"
+B, F, N, L, U = "*bf16", "*fp32", "*i32", "*i64", "*u8"
 HOPPER = GPUTarget("cuda", 90, 32)
 
 # Kernel, types of its arguments, its constants, its warps: as the published size calls them.
 CLIPS = {"CLIPS": True, "KEEPS": True}
 KERNELS = [
     (lstm_cell._cell_forward, [B, F, F, F, F, B, *["i32"] * 6, "fp32"], CLIPS | {"BLOCK": 1024}, 4),
-    (lstm_cell._cell_backward, [B, F, F, F, B, F, *["i32"] * 7, "fp32"], CLIPS | {"BLOCK": 1024}, 4),
+    (lstm_cell._cell_backward, [B, F, F, F, B, F, *["i32"] * 7, "fp32"],
+     CLIPS | {"BLOCK": 1024}, 4),
     (lstm_cell._hidden_forward, [B, F, B, B, *["i32"] * 5, "fp32"], CLIPS | {"BLOCK": 512}, 2),
     (lstm_cell._hidden_backward, [B, B, F, B, B, *["i32"] * 6, "fp32"],
      CLIPS | {"CARRIES": True, "BLOCK": 512}, 2),
-    (character_windows._find_maxima, [B, F, I, I, I, B, U, "i32", "i32"],
+    (character_windows._find_maxima, [B, F, N, N, N, B, U, "i32", "i32"],
      {"WIDEST": 7, "BLOCK": 512}, 2),
-    (character_windows._add_to_table, [B, I, I, U, F, "i32", "i32"],
+    (character_windows._add_to_table, [B, N, N, U, F, "i32", "i32"],
      {"WIDEST": 7, "BLOCK": 512}, 2),
     (highway._mix, [B, B, B, "i32"], {"BLOCK": 1024}, 4),
     (highway._unmix, [B, B, B, B, B, "i32"], {"BLOCK": 1024}, 4),
@@ -77,4 +79,5 @@ def spilled(ptx):
 if __name__ == "__main__":
     for kernel, *how in KERNELS:
         binary = compiled(kernel, *how)
-        print(kernel.__name__, spilled(binary.asm["ptx"]), binary.metadata.shared, flush=True)
+        told = kernel.__name__, spilled(binary.asm["ptx"]), binary.metadata.shared
+        sys.stdout.write(" ".join(map(str, told)) + "\n")

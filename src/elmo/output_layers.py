@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, get_args
+from typing import Any, NamedTuple, get_args
 
 import torch
 import torch.nn.functional as F
@@ -19,7 +19,15 @@ from torch import Tensor, nn
 from elmo.errors import ConfigError, WeightsError
 from elmo.linear import frozen_linear
 from elmo.settings import SoftmaxKind
-from elmo.softmax_losses import draw_candidates, full_loss, pick, row_chunks, sampled_loss, wide
+from elmo.softmax_losses import (
+    draw_candidates,
+    full_loss,
+    pick,
+    row_chunks,
+    sampled_loss,
+    sampled_losses,
+    wide,
+)
 
 __all__ = [
     "AdaptiveSoftmax",
@@ -44,6 +52,19 @@ _CUTOFFS = (2_000, 10_000, 50_000, 250_000)
 """Where the clusters of the adaptive softmax may begin."""
 _NARROWER = 4
 """By which factor each cluster of the adaptive softmax is narrower than the one before."""
+
+
+class Drawn(NamedTuple):
+    """The words that a step is trained against."""
+
+    candidates: Tensor
+    """Their numbers, int64 `(k,)`."""
+    log_q: Tensor
+    """Logarithm of the probability that each is among them, `(k,)`."""
+
+    def to(self, device: torch.device) -> Drawn:
+        """Give them on another device."""
+        return Drawn(*(part.to(device, non_blocking=True) for part in self))
 
 
 class OutputLayer(nn.Module):
@@ -73,6 +94,31 @@ class OutputLayer(nn.Module):
             A float32 scalar (float64 if the layer is).
         """
         raise NotImplementedError
+
+    def draw(self, seed: int) -> Drawn | None:
+        """Draw the words that a step is trained against, on the CPU; None if it is against all.
+
+        Args:
+            seed: See `training_loss`.
+        """
+        return None
+
+    def training_losses(
+        self, hidden: Tensor, targets: Tensor, drawn: Drawn | None, fused: bool = False
+    ) -> Tensor:
+        """Give the mean criterion of several directions.
+
+        Args:
+            hidden: Shape `(sides, n, dim)`.
+            targets: Int64 `(sides, n)`.
+            drawn: What `draw` gave, on the device of `hidden`.
+            fused: Whether kernels may be used; see `kernels.gpu.triton_ready`.
+
+        Returns:
+            Float32 (float64 if the layer is) of shape `(sides,)`.
+        """
+        pairs = zip(hidden, targets, strict=True)
+        return torch.stack([self.training_loss(rows, told, seed=0) for rows, told in pairs])
 
     def nll(self, hidden: Tensor, targets: Tensor) -> Tensor:
         """Give exact negative log-likelihoods over the full vocabulary, without gradients.
@@ -291,10 +337,20 @@ class SampledSoftmax(FullSoftmax):
 
     def training_loss(self, hidden: Tensor, targets: Tensor, seed: int) -> Tensor:
         """Give the mean loss against this step's candidates; see `OutputLayer.training_loss`."""
+        drawn = self.draw(seed).to(hidden.device)
+        return sampled_loss(hidden, targets, self.word_rows(), self.bias, *drawn)
+
+    def draw(self, seed: int) -> Drawn:
+        """Draw candidates; see `OutputLayer.draw`."""
         candidates, log_q = draw_candidates(self.n_words, self.n_samples, seed)
-        candidates = candidates.to(hidden.device, non_blocking=True)
-        log_q = log_q.to(hidden.device, wide(self.bias.dtype), non_blocking=True)
-        return sampled_loss(hidden, targets, self.word_rows(), self.bias, candidates, log_q)
+        return Drawn(candidates, log_q.to(wide(self.bias.dtype)))
+
+    def training_losses(
+        self, hidden: Tensor, targets: Tensor, drawn: Drawn | None, fused: bool = False
+    ) -> Tensor:
+        """Give the mean losses against what was drawn; see `OutputLayer.training_losses`."""
+        assert drawn is not None
+        return sampled_losses(hidden, targets, self.word_rows(), self.bias, *drawn, fused)
 
 
 # --- adaptive -------------------------------------------------------------------------------------

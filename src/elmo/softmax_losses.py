@@ -15,6 +15,8 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from elmo.kernels import sampled_softmax as kernels
+
 _CHUNK_BYTES = {"cpu": 16 << 20, "cuda": 512 << 20}
 """Size of the logits in memory at once. On a CPU, glibc keeps and reuses blocks of this size."""
 _LEAST_ROWS = 64
@@ -34,8 +36,7 @@ def full_loss(hidden: Tensor, targets: Tensor, weight: Tensor, bias: Tensor) -> 
         weight: Shape `(n_words, dim)`.
         bias: Shape `(n_words,)`.
     """
-    kind = hidden.device.type
-    dtype = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else weight.dtype
+    dtype = _product_type(hidden, weight)
     loss: Tensor = _FullLoss.apply(hidden, targets, weight, bias, dtype)  # type: ignore[no-untyped-call]
     return loss
 
@@ -159,6 +160,52 @@ def sampled_loss(
     others = others.masked_fill(candidates == targets[:, None], _NEVER)
     losses: Tensor = torch.logaddexp(own, torch.logsumexp(others, dim=1)) - own
     return losses.mean()
+
+
+def sampled_losses(
+    hidden: Tensor,
+    targets: Tensor,
+    weight: Tensor,
+    bias: Tensor,
+    candidates: Tensor,
+    log_q: Tensor,
+    fused: bool = False,
+) -> Tensor:
+    """Give `sampled_loss` of several directions, each against the same candidates.
+
+    Args:
+        hidden: Shape `(sides, n, dim)`.
+        targets: Int64 `(sides, n)`.
+        weight: See `sampled_loss`, as `bias`, `candidates` and `log_q`.
+        bias: Shape `(n_words,)`.
+        candidates: Shape `(k,)`.
+        log_q: Shape `(k,)`; infinite for candidates that never count.
+        fused: Whether kernels may be used; see `kernels.gpu.triton_ready`.
+
+    Returns:
+        Shape `(sides,)`.
+    """
+    if not fused:
+        pairs = zip(hidden, targets, strict=True)
+        return torch.stack(
+            [sampled_loss(rows, told, weight, bias, candidates, log_q) for rows, told in pairs]
+        )
+    losses = kernels.sampled_losses(
+        hidden.flatten(0, 1),
+        targets.flatten(),
+        weight,
+        bias,
+        candidates,
+        log_q,
+        _product_type(hidden, weight),
+    )
+    return losses.view(targets.shape).mean(dim=1)
+
+
+def _product_type(values: Tensor, weight: Tensor) -> torch.dtype:
+    """Give the type in which products run: what autocast asks for, else that of the weight."""
+    kind = values.device.type
+    return torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else weight.dtype
 
 
 def row_chunks(n_rows: int, n_words: int, device: torch.device) -> Iterator[slice]:

@@ -2,9 +2,9 @@
 
 A filter's response to a window is the sum, over the offsets in it, of what it makes of the
 character there. All of that is in a table with a row for each (character, offset), of a few
-megabytes, which stays in the GPU's cache; windows only add rows. Going back, the gradient of a maximum is added to
-the rows of the window that won. Several programs add to one row, in an order that differs from run
-to run: sums differ in their last bits.
+megabytes, which stays in the GPU's cache; windows only add rows. Going back, the gradient of a
+maximum is added to the rows of the window that won. Several programs add to one row, in an order
+that differs from run to run: sums differ in their last bits.
 
 `elmo.layers.CharacterEncoder` is the plain code. Where several windows give the same maximum, the
 first one gets the gradient.

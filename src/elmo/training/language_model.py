@@ -9,8 +9,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from elmo.bilm import BiLM, State, zero_state
+from elmo.characters import padding_character
+from elmo.kernels.gpu import triton_ready
 from elmo.layers import CharacterEncoder, LayerState, RecurrentLayer
-from elmo.output_layers import OutputLayer
+from elmo.output_layers import Drawn, OutputLayer
 from elmo.training.recurrence import run_layer
 from elmo.training.spelling import encode_spelling
 from elmo.training.streams import Batch
@@ -26,13 +28,17 @@ class LanguageModel(nn.Module):
         bilm: The biLM.
         output: The output layer.
         dropout: Share of values that are dropped from each layer's input and from the top output.
+        kernels: Whether kernels are used where they can run (`kernels.gpu.triton_ready`).
     """
 
-    def __init__(self, bilm: BiLM, output: OutputLayer, dropout: float = 0.0) -> None:
+    def __init__(
+        self, bilm: BiLM, output: OutputLayer, dropout: float = 0.0, kernels: bool = True
+    ) -> None:
         super().__init__()
         self.bilm = bilm
         self.output = output
         self.dropout = dropout
+        self.kernels = kernels
 
     def start(self, rows: int, device: torch.device) -> State:
         """Give the state before anything was read, in the type of the weights."""
@@ -66,13 +72,26 @@ class LanguageModel(nn.Module):
         Returns:
             Mean loss of each direction `(2,)`, and the state after the batch in two tensors.
         """
-        batch = Batch(types, inputs, targets, restarts)
-        tops, state = self.read(batch, State(hidden, memory))
-        losses = [
-            self.output.training_loss(top.flatten(0, 1), told.flatten(), seed)
-            for top, told in zip(tops, targets, strict=True)
-        ]
-        return torch.stack(losses), state.hidden, state.memory
+        drawn = self.output.draw(seed)
+        losses, state = self.losses(
+            Batch(types, inputs, targets, restarts),
+            State(hidden, memory),
+            None if drawn is None else drawn.to(targets.device),
+        )
+        return losses, state.hidden, state.memory
+
+    def losses(self, batch: Batch, state: State, drawn: Drawn | None) -> tuple[Tensor, State]:
+        """Give the mean loss of each direction `(2,)`, and the state after the batch.
+
+        Args:
+            batch: The batch.
+            state: The state before it.
+            drawn: What the output layer drew for this step, on the device of the batch.
+        """
+        tops, state = self.read(batch, state)
+        fused = self._is_fused(batch.targets.device)
+        told = batch.targets.flatten(1)
+        return self.output.training_losses(tops.flatten(1, 2), told, drawn, fused), state
 
     def read(self, batch: Batch, state: State) -> tuple[Tensor, State]:
         """Read a batch.
@@ -83,15 +102,16 @@ class LanguageModel(nn.Module):
         """
         vectors = self._encode(batch.types)
         keep = None
-        if batch.restarts.any():
+        # To ask takes longer on a GPU than to do it.
+        if batch.restarts.device.type != "cpu" or batch.restarts.any():
             keep = (~batch.restarts).to(state.memory.dtype).unsqueeze(-1)
         return self._climb(F.embedding(batch.inputs, vectors), state, keep)
 
     def _encode(self, types: Tensor) -> Tensor:
         if not isinstance(self.bilm.words, CharacterEncoder):
             return self.bilm.encode_words(types)
-        # Behind the end mark of the boundaries there is nothing but padding.
-        return encode_spelling(self.bilm.words, types, int(self.bilm.boundaries[0, -1]))
+        padding = padding_character(self.bilm.config)
+        return encode_spelling(self.bilm.words, types, padding, self._is_fused(types.device))
 
     def _climb(self, inputs: Tensor, state: State, keep: Tensor | None) -> tuple[Tensor, State]:
         """Run all layers on `(2, time, rows, projection_dim)`."""
@@ -101,11 +121,15 @@ class LanguageModel(nn.Module):
             # As in bilm-tf, the residual branch gets the input after its dropout.
             inputs = self._dropped(inputs)
             before = LayerState(state.hidden[number], state.memory[number])
-            outputs, end = run_layer(_recurrent(sides), inputs, before, keep)
+            fused = self._is_fused(inputs.device)
+            outputs, end = run_layer(_recurrent(sides), inputs, before, keep, fused)
             ends.append(end)
             skips = number > 0 and self.bilm.config.skip_connections
             inputs = outputs + inputs if skips else outputs
         return self._dropped(inputs), _joined(ends)
+
+    def _is_fused(self, device: torch.device) -> bool:
+        return self.kernels and triton_ready(device)
 
     def _dropped(self, values: Tensor) -> Tensor:
         return F.dropout(values, self.dropout, self.training)
