@@ -75,9 +75,10 @@ Floats exponential(Floats x) {
 
 Floats sigmoid(Floats x) { return 1.f / (1.f + exponential(-x)); }
 
-Floats hyperbolic_tangent(Floats x) {
-  const Floats e = exponential(-2.f * x);
-  return (1.f - e) / (1.f + e);
+// With one division instead of two: they are the slowest part.
+Floats sigmoid_times_tanh(Floats x, Floats y) {
+  const Floats e = exponential(-2.f * y);
+  return (1.f - e) / ((1.f + exponential(-x)) * (1.f + e));
 }
 
 float largest_magnitude(const float* values, int64_t n) {
@@ -91,7 +92,8 @@ float largest_magnitude(const float* values, int64_t n) {
 // A format says how weights are stored and multiplied. GROUP inputs stand side by side in a lane of
 // 32 bits; `spread` copies the group of a row's inputs to all lanes, `add` multiplies and sums.
 // Where EXPANDS, weights are turned into float32 on the way, and for many rows once for all of them.
-// Where ROUNDS, rows are rounded to Input first, by `convert`, which gives the scale of the row.
+// Where ROUNDS, rows are rounded to Input first, by `convert`, which gives the scale of the row; the
+// values of cells lie between -1 and 1, and `cell` rounds them by a scale known beforehand.
 
 struct Float32 {
   using Weight = float;
@@ -103,6 +105,8 @@ struct Float32 {
   static Loaded load_weights(const Weight* from) { return load(from); }
   static Loaded spread(const Input* from) { return all(*from); }
   static Sum add(Sum sum, Loaded x, Loaded w) { return sum + x * w; }
+  static float cell_scale(int64_t) { return 1.f; }
+  static Input cell(float value, int64_t) { return value; }
 };
 
 struct Float16 : Float32 {  // stored in half the memory, multiplied as float32
@@ -242,7 +246,7 @@ struct Int8Bytes {  // 8-bit weights times 8-bit inputs, four at a time
 // Adds to R x (PANELS * VECTORS) vectors of sums the products of R rows and some groups of inputs.
 template <class F, int R, int PANELS>
 inline __attribute__((always_inline)) void accumulate(
-    typename F::Sum (&sums)[R][PANELS * VECTORS], const typename F::Input* x, int64_t x_stride,
+    typename F::Sum (&sums)[R][PANELS * VECTORS], const typename F::Input* x,
     const typename F::Weight* weights, int64_t panel_stride, int64_t groups) {
   constexpr int VECTOR = LANES * F::GROUP;  // weights of a vector
   for (int64_t g = 0; g < groups; ++g) {
@@ -253,7 +257,7 @@ inline __attribute__((always_inline)) void accumulate(
                              (g * VECTORS + v % VECTORS) * VECTOR);
 #pragma GCC unroll 12
     for (int r = 0; r < R; ++r) {
-      const typename F::Loaded value = F::spread(x + r * x_stride + g * F::GROUP);
+      const typename F::Loaded value = F::spread(x + (g * R + r) * F::GROUP);
 #pragma GCC unroll 8
       for (int v = 0; v < PANELS * VECTORS; ++v) sums[r][v] = F::add(sums[r][v], value, w[v]);
     }
@@ -279,15 +283,68 @@ struct Start {
   const float* row(int64_t r) const { return table + (index ? index[r] : r) * stride; }
 };
 
+// How rows are cut into tiles of at most MAX_ROWS, all of nearly the same height.
+struct Tiles {
+  int64_t rows;
+  int64_t count() const { return (rows + MAX_ROWS - 1) / MAX_ROWS; }
+  int64_t begin(int64_t tile) const { return rows * tile / count(); }
+};
+
+// Rows as the micro-kernel reads them: tile after tile, in a tile group after group of inputs, in a
+// group row after row. Side by side they come from memory together; a stride of a power of two
+// between them would make them wait for each other.
 template <class F>
-struct Rows {
-  const typename F::Input* values;
-  int64_t stride;
-  const float* scales;  // where the format has them
+class Rows {
+ public:
+  using Input = typename F::Input;
+
+  explicit Rows(int64_t groups) : groups_(groups) {}
+
+  void reserve(int64_t rows) {
+    values_.resize(rows * groups_ * F::GROUP);
+    scales.assign(F::ROUNDS ? rows : 0, 1.f);
+    if (F::ROUNDS) row_.resize(groups_ * F::GROUP);
+  }
+
+  // Takes over `rows` rows of `inputs` values.
+  void set(const float* from, int64_t stride, int64_t inputs, int64_t rows) {
+    const Tiles tiles{rows};
+    for (int64_t tile = 0; tile < tiles.count(); ++tile) {
+      const int64_t first = tiles.begin(tile), height = tiles.begin(tile + 1) - first;
+      for (int64_t r = 0; r < height; ++r) {
+        Input* const to = place(first, height, r, 0);
+        const float* const row = from + (first + r) * stride;
+        if constexpr (F::ROUNDS) {
+          scales[first + r] = F::convert(row, row_.data(), inputs, inputs);
+          for (int64_t k = 0; k < groups_; ++k)
+            std::copy_n(&row_[k * F::GROUP], F::GROUP, to + k * height * F::GROUP);
+        } else {
+          for (int64_t k = 0; k < inputs; ++k) to[k * height] = row[k];
+        }
+      }
+    }
+  }
+
+  // Where the input `k` of row `r` of the tile that begins at row `first` is.
+  Input* place(int64_t first, int64_t height, int64_t r, int64_t k) {
+    const int64_t group = k / F::GROUP, rest = k % F::GROUP;
+    return &values_[first * groups_ * F::GROUP + (group * height + r) * F::GROUP + rest];
+  }
+
+  const Input* tile(int64_t first, int64_t height, int64_t group) const {
+    return &values_[first * groups_ * F::GROUP + group * height * F::GROUP];
+  }
+
+  std::vector<float> scales;  // of the rows, where the format rounds them
+
+ private:
+  int64_t groups_;
+  std::vector<Input> values_, row_;
 };
 
 template <class F, int R, int PANELS>
-void multiply_tile(const Matrix& matrix, const Rows<F>& x, const Start& start, float* out,
+void multiply_tile(const Matrix& matrix, const typename F::Input* x, const float* scales,
+                   const Start& start, float* out,
                    int64_t out_stride, int64_t row, int64_t panel, int64_t out_column,
                    const typename F::Weight* weights, int64_t panel_stride, int64_t first_group,
                    int64_t groups) {
@@ -296,13 +353,12 @@ void multiply_tile(const Matrix& matrix, const Rows<F>& x, const Start& start, f
   const bool begins = first_group == 0;
   const int64_t column = panel * COLUMNS;
   float* const to = out + row * out_stride + out_column;
-  const typename F::Input* from = x.values + row * x.stride + first_group * F::GROUP;
   if constexpr (F::WHOLE) {
 #pragma GCC unroll 12
     for (int r = 0; r < R; ++r)
 #pragma GCC unroll 8
       for (int v = 0; v < N; ++v) sums[r][v] = typename F::Sum{};
-    accumulate<F, R, PANELS>(sums, from, x.stride, weights, panel_stride, groups);
+    accumulate<F, R, PANELS>(sums, x, weights, panel_stride, groups);
 #pragma GCC unroll 12
     for (int r = 0; r < R; ++r)
 #pragma GCC unroll 8
@@ -310,7 +366,7 @@ void multiply_tile(const Matrix& matrix, const Rows<F>& x, const Start& start, f
         const int64_t place = column + v * LANES;
         Floats sum = __builtin_convertvector(sums[r][v], Floats);
         if (matrix.offsets) sum -= load(matrix.offsets + place);
-        sum *= x.scales[row + r] * load(matrix.scales + place);
+        sum *= scales[row + r] * load(matrix.scales + place);
         if (start.table) sum += load(start.row(row + r) + place);
         store(to + r * out_stride + v * LANES, sum);
       }
@@ -323,7 +379,7 @@ void multiply_tile(const Matrix& matrix, const Rows<F>& x, const Start& start, f
         else if (start.table) sums[r][v] = load(start.row(row + r) + column + v * LANES);
         else sums[r][v] = Floats{};
       }
-    accumulate<F, R, PANELS>(sums, from, x.stride, weights, panel_stride, groups);
+    accumulate<F, R, PANELS>(sums, x, weights, panel_stride, groups);
 #pragma GCC unroll 12
     for (int r = 0; r < R; ++r)
 #pragma GCC unroll 8
@@ -336,17 +392,17 @@ template <int R>
 constexpr int panels_at_once() { return R == 1 ? 4 : R == 2 ? 2 : 1; }
 
 template <class F, int R>
-int64_t multiply_rows(const Matrix& matrix, const Rows<F>& x, const Start& start, float* out,
-                      int64_t out_stride, int64_t row, int64_t panel, int64_t out_column,
+int64_t multiply_rows(const Matrix& matrix, const typename F::Input* x, const float* scales,
+                      const Start& start, float* out, int64_t out_stride, int64_t row, int64_t panel, int64_t out_column,
                       int64_t end_panel, const typename F::Weight* weights, int64_t panel_stride,
                       int64_t first_group, int64_t groups) {
   constexpr int MANY = panels_at_once<R>();
   if (MANY > 1 && panel + MANY <= end_panel) {
-    multiply_tile<F, R, MANY>(matrix, x, start, out, out_stride, row, panel, out_column, weights,
+    multiply_tile<F, R, MANY>(matrix, x, scales, start, out, out_stride, row, panel, out_column, weights,
                               panel_stride, first_group, groups);
     return MANY;
   }
-  multiply_tile<F, R, 1>(matrix, x, start, out, out_stride, row, panel, out_column, weights,
+  multiply_tile<F, R, 1>(matrix, x, scales, start, out, out_stride, row, panel, out_column, weights,
                          panel_stride, first_group, groups);
   return 1;
 }
@@ -360,49 +416,63 @@ int64_t multiply_some(int64_t rows, Arguments&&... arguments) {
 }
 
 constexpr int64_t BLOCK_BYTES = 16 << 10;  // of a panel: half of a first-level cache
+constexpr int64_t LINE = 64;               // bytes that memory gives at once
+
+// Asks for one part of some bytes, so that they are in the cache when they are needed.
+void fetch(const void* from, int64_t bytes, int64_t part, int64_t parts) {
+  const int64_t lines = (bytes + LINE - 1) / LINE;
+  for (int64_t n = lines * part / parts; n < lines * (part + 1) / parts; ++n)
+    __builtin_prefetch((const char*)from + n * LINE, 0, 2);
+}
 
 // out[r, columns of panels] = start[r] + x[r] W^T for some panels.
 //
-// Panels are cut along the inputs into blocks that stay in the first-level cache while all rows
-// pass by; sums wait in `out` between the blocks. `out_column` is where the first panel's columns go.
+// For many rows, panels are cut along the inputs into blocks that stay in the first-level cache while
+// all rows pass by, and while they do, the next block is on its way; sums wait in `out` between the
+// blocks. `out_column` is where the first panel's columns go.
 template <class F>
 void multiply(const Matrix& matrix, const Rows<F>& x, int64_t rows, const Start& start, float* out,
               int64_t out_stride, int64_t first_panel, int64_t end_panel, int64_t out_column) {
   using Weight = typename F::Weight;
   constexpr int64_t GROUP_WEIGHTS = COLUMNS * F::GROUP;
-  const int64_t block = F::WHOLE ? matrix.groups : BLOCK_BYTES / (GROUP_WEIGHTS * sizeof(Weight));
+  const Tiles tiles{rows};
+  const bool alone = tiles.count() == 1, expands = F::EXPANDS && tiles.count() > 2;
+  const int64_t block = F::WHOLE || alone
+                            ? matrix.groups
+                            : BLOCK_BYTES / int64_t(GROUP_WEIGHTS * sizeof(Weight));
   const int64_t panel_stride = matrix.groups * GROUP_WEIGHTS;
-  const int64_t parts = (rows + MAX_ROWS - 1) / MAX_ROWS;
+  const Weight* const all_weights = (const Weight*)matrix.weights;
   alignas(64) float expanded[F::EXPANDS ? BLOCK_BYTES / sizeof(Weight) : 1];
-  for (int64_t panel = first_panel; panel < end_panel;) {
-    int64_t step = 1;
-    for (int64_t group = 0; group < matrix.groups; group += block) {
-      const int64_t groups = std::min(block, matrix.groups - group);
-      const Weight* weights =
-          (const Weight*)matrix.weights + panel * panel_stride + group * GROUP_WEIGHTS;
+  for (int64_t group = 0; group < matrix.groups; group += block) {
+    const int64_t groups = std::min(block, matrix.groups - group);
+    for (int64_t panel = first_panel, step = 1; panel < end_panel; panel += step) {
+      const Weight* weights = all_weights + panel * panel_stride + group * GROUP_WEIGHTS;
+      const Weight* const next =
+          panel + 1 < end_panel || group + block >= matrix.groups
+              ? weights + panel_stride
+              : all_weights + first_panel * panel_stride + (group + block) * GROUP_WEIGHTS;
       const int64_t column = out_column + (panel - first_panel) * COLUMNS;
-      if constexpr (F::EXPANDS) {
-        if (parts > 2) {
+      if constexpr (F::EXPANDS)
+        if (expands)
           for (int64_t k = 0; k < groups * GROUP_WEIGHTS; k += LANES)
             store(expanded + k, F::load_weights(weights + k));
-          const Rows<Float32> same{x.values, x.stride, nullptr};
-          for (int64_t part = 0; part < parts; ++part) {
-            const int64_t row = rows * part / parts, end = rows * (part + 1) / parts;
-            multiply_some<Float32, MAX_ROWS>(end - row, matrix, same, start, out, out_stride, row,
-                                             panel, column, panel + 1, expanded, panel_stride,
-                                             group, groups);
+      for (int64_t tile = 0; tile < tiles.count(); ++tile) {
+        const int64_t row = tiles.begin(tile), height = tiles.begin(tile + 1) - row;
+        const typename F::Input* const values = x.tile(row, height, group);
+        if (!alone) fetch(next, groups * GROUP_WEIGHTS * sizeof(Weight), tile, tiles.count());
+        if constexpr (F::EXPANDS)
+          if (expands) {
+            multiply_some<Float32, MAX_ROWS>(height, matrix, values, nullptr, start, out,
+                                             out_stride, row, panel, column, panel + 1, expanded,
+                                             panel_stride, group, groups);
+            continue;
           }
-          continue;
-        }
-      }
-      for (int64_t part = 0; part < parts; ++part) {
-        const int64_t row = rows * part / parts, end = rows * (part + 1) / parts;
-        step = multiply_some<F, MAX_ROWS>(end - row, matrix, x, start, out, out_stride, row, panel,
-                                          column, parts == 1 ? end_panel : panel + 1, weights,
-                                          panel_stride, group, groups);
+        step = multiply_some<F, MAX_ROWS>(height, matrix, values, x.scales.data(), start, out,
+                                          out_stride, row, panel, column,
+                                          alone ? end_panel : panel + 1, weights, panel_stride,
+                                          group, groups);
       }
     }
-    panel += step;
   }
 }
 
@@ -461,22 +531,14 @@ constexpr int64_t SLICE_ROWS = 96;  // whose inputs stay in the second-level cac
 template <class F>
 void product(const Matrix& matrix, const float* x, int64_t rows, const float* bias, float* out,
              int64_t threads) {
-  const int64_t width = matrix.groups * F::GROUP, out_stride = matrix.panels * COLUMNS;
+  const int64_t out_stride = matrix.panels * COLUMNS;
   Team::run(threads, [&](Team& team, int64_t me) {
     const int64_t first = team.begin(matrix.panels, me), end = team.begin(matrix.panels, me + 1);
-    std::vector<typename F::Input> rounded(F::ROUNDS ? std::min(rows, SLICE_ROWS) * width : 0);
-    std::vector<float> scales(F::ROUNDS ? SLICE_ROWS : 0);
+    Rows<F> slice(matrix.groups);
+    slice.reserve(std::min(rows, SLICE_ROWS));
     for (int64_t row = 0; row < rows; row += SLICE_ROWS) {
       const int64_t some = std::min(SLICE_ROWS, rows - row);
-      Rows<F> slice;
-      if constexpr (F::ROUNDS) {
-        for (int64_t r = 0; r < some; ++r)
-          scales[r] = F::convert(x + (row + r) * matrix.inputs, &rounded[r * width], matrix.inputs,
-                                 matrix.inputs);
-        slice = {rounded.data(), width, scales.data()};
-      } else {
-        slice = {x + row * matrix.inputs, matrix.inputs, nullptr};
-      }
+      slice.set(x + row * matrix.inputs, matrix.inputs, matrix.inputs, some);
       multiply<F>(matrix, slice, some, Start{bias, nullptr, 0}, out + row * out_stride, out_stride,
                   first, end, first * COLUMNS);
     }
@@ -505,49 +567,40 @@ struct Steps {
 
 // Gates -> memory and cells of one unit: `gates` is (rows, UNIT_PANELS * COLUMNS).
 template <class F>
-void update_cells(const Layer& layer, const float* gates, int64_t rows, float* memory,
-                  typename F::Input* cells) {
-  for (int64_t r = 0; r < rows; ++r)
-    for (int part = 0; part < UNIT_CELLS; part += LANES) {
-      const float* from = gates + r * UNIT_PANELS * COLUMNS + part * GATES;
-      float* const kept = memory + r * layer.cells + part;
-      const Floats candidate = sigmoid(load(from)) * hyperbolic_tangent(load(from + 2 * LANES));
-      Floats value = sigmoid(load(from + LANES)) * load(kept) + candidate;
-      value = bounded(value, layer.cell_clip);
-      store(kept, value);
-      const Floats cell = sigmoid(load(from + 3 * LANES)) * hyperbolic_tangent(value);
-      typename F::Input* const to = cells + r * layer.cells + part;
-      if constexpr (!F::ROUNDS) {
-        store(to, cell);
-      } else {
+void update_cells(const Layer& layer, const float* gates, int64_t rows, int64_t first_cell,
+                  float* memory, Rows<F>& cells) {
+  const Tiles tiles{rows};
+  for (int64_t tile = 0; tile < tiles.count(); ++tile) {
+    const int64_t first = tiles.begin(tile), height = tiles.begin(tile + 1) - first;
+    for (int64_t r = 0; r < height; ++r)
+      for (int part = 0; part < UNIT_CELLS; part += LANES) {
+        const float* from = gates + (first + r) * UNIT_PANELS * COLUMNS + part * GATES;
+        float* const kept = memory + (first + r) * layer.cells + first_cell + part;
+        const Floats added = sigmoid_times_tanh(load(from), load(from + 2 * LANES));
+        const Floats value =
+            bounded(sigmoid(load(from + LANES)) * load(kept) + added, layer.cell_clip);
+        store(kept, value);
         alignas(64) float values[LANES];
-        store(values, cell);
-        for (int n = 0; n < LANES; ++n) to[n] = F::cell(values[n], layer.cells);
+        store(values, sigmoid_times_tanh(load(from + 3 * LANES), value));
+        for (int n = 0; n < LANES; ++n)
+          *cells.place(first, height, r, first_cell + part + n) = F::cell(values[n], layer.cells);
       }
-    }
+  }
 }
 
 // What one thread has at hand while a layer runs.
 template <class F>
 class LayerThread {
  public:
-  using Input = typename F::Input;
-
-  LayerThread(const Layer& layer, const Steps& steps, Input* cells, float* projected, Team& team,
+  LayerThread(const Layer& layer, const Steps& steps, Rows<F>& cells, float* projected, Team& team,
               int64_t me)
       : layer_(layer), steps_(steps), cells_(cells), projected_(projected), team_(team),
-        width_(layer.recurrent.groups * F::GROUP),
         first_unit_(team.begin(layer.cells / UNIT_CELLS, me)),
         end_unit_(team.begin(layer.cells / UNIT_CELLS, me + 1)),
         first_panel_(team.begin(layer.projection.panels, me)),
         end_panel_(team.begin(layer.projection.panels, me + 1)),
-        first_column_(team.begin(layer.hidden, me)), end_column_(team.begin(layer.hidden, me + 1)),
-        gates_(steps.sizes[0] * UNIT_PANELS * COLUMNS),
-        rounded_(F::ROUNDS ? steps.sizes[0] * width_ : 0),
-        scales_(F::ROUNDS ? steps.sizes[0] : 0),
-        cell_scales_(F::ROUNDS ? steps.sizes[0] : 0) {
-    if constexpr (F::ROUNDS)
-      std::fill(cell_scales_.begin(), cell_scales_.end(), F::cell_scale(layer.cells));
+        gates_(steps.sizes[0] * UNIT_PANELS * COLUMNS), hidden_(layer.recurrent.groups) {
+    hidden_.reserve(steps.sizes[0]);
   }
 
   void run() {
@@ -555,74 +608,67 @@ class LayerThread {
     const float* hidden = steps_.hidden;
     for (int64_t t = 0; t < steps_.count; ++t) {
       const int64_t rows = steps_.sizes[t];
-      update(hidden, rows, place, t);
+      float* const out = steps_.outputs + place * layer_.hidden;
+      // Each thread takes all rows over for itself: cheaper than waiting for the others.
+      hidden_.set(hidden, layer_.hidden, layer_.hidden, rows);
+      update(rows, place, t);
       team_.wait();  // for all cells
-      project(rows, place);
+      if (layer_.projection.weights) project(rows, out);
+      else give_cells(rows, out);
       team_.wait();  // for all of the hidden state
-      hidden = steps_.outputs + place * layer_.hidden;
+      hidden = out;
       place += rows;
     }
   }
 
  private:
-  // Every other step goes through the weights backwards: what was read last is still in the cache.
-  void update(const float* hidden, int64_t rows, int64_t place, int64_t t) {
-    const Rows<F> x = inputs(hidden, rows);
+  // With few rows, every other step goes through the weights backwards: what was read last is still
+  // in the cache.
+  void update(int64_t rows, int64_t place, int64_t t) {
     Start start = steps_.inputs;
     if (start.index) start.index += place;
     else start.table += place * start.stride;
+    const bool backwards = t % 2 && rows <= MAX_ROWS;
     for (int64_t n = first_unit_; n < end_unit_; ++n) {
-      const int64_t unit = t % 2 ? end_unit_ - 1 - (n - first_unit_) : n;
-      multiply<F>(layer_.recurrent, x, rows, start, gates_.data(), UNIT_PANELS * COLUMNS,
+      const int64_t unit = backwards ? end_unit_ - 1 - (n - first_unit_) : n;
+      multiply<F>(layer_.recurrent, hidden_, rows, start, gates_.data(), UNIT_PANELS * COLUMNS,
                   unit * UNIT_PANELS, (unit + 1) * UNIT_PANELS, 0);
-      update_cells<F>(layer_, gates_.data(), rows, steps_.memory + unit * UNIT_CELLS,
-                      cells_ + unit * UNIT_CELLS);
+      update_cells<F>(layer_, gates_.data(), rows, unit * UNIT_CELLS, steps_.memory, cells_);
     }
   }
 
-  Rows<F> inputs(const float* hidden, int64_t rows) {
-    if constexpr (!F::ROUNDS) {
-      return {hidden, layer_.hidden, nullptr};
-    } else {
-      // Each thread rounds all rows for itself: cheaper than waiting for the others.
-      for (int64_t r = 0; r < rows; ++r)
-        scales_[r] = F::convert(hidden + r * layer_.hidden, &rounded_[r * width_], layer_.hidden,
-                                layer_.hidden);
-      return {rounded_.data(), width_, scales_.data()};
-    }
-  }
-
-  void project(int64_t rows, int64_t place) {
-    float* const out = steps_.outputs + place * layer_.hidden;
-    if (!layer_.projection.weights) {
-      if constexpr (!F::ROUNDS)
-        for (int64_t r = 0; r < rows; ++r)
-          std::copy(cells_ + r * layer_.cells + first_column_, cells_ + r * layer_.cells + end_column_,
-                    out + r * layer_.hidden + first_column_);
-      return;
-    }
+  void project(int64_t rows, float* out) {
     const int64_t stride = layer_.projection.panels * COLUMNS;
-    const Rows<F> x{cells_, layer_.cells, F::ROUNDS ? cell_scales_.data() : nullptr};
-    multiply<F>(layer_.projection, x, rows, Start{nullptr, nullptr, 0}, projected_, stride,
-                first_panel_, end_panel_, first_panel_ * COLUMNS);
-    const float bound = layer_.projection_clip;
     const int64_t first = first_panel_ * COLUMNS;
+    multiply<F>(layer_.projection, cells_, rows, Start{nullptr, nullptr, 0}, projected_, stride,
+                first_panel_, end_panel_, first);
+    const float bound = layer_.projection_clip;
     const int64_t end = std::min(end_panel_ * COLUMNS, layer_.hidden);
     for (int64_t r = 0; r < rows; ++r)
       for (int64_t k = first; k < end; ++k)
         out[r * layer_.hidden + k] = std::max(-bound, std::min(bound, projected_[r * stride + k]));
   }
 
+  // Without a projection the cells are the hidden state; only for formats that do not round them.
+  void give_cells(int64_t rows, float* out) {
+    const Tiles tiles{rows};
+    const int64_t end = std::min(end_unit_ * UNIT_CELLS, layer_.hidden);
+    for (int64_t tile = 0; tile < tiles.count(); ++tile) {
+      const int64_t first = tiles.begin(tile), height = tiles.begin(tile + 1) - first;
+      for (int64_t r = 0; r < height; ++r)
+        for (int64_t k = first_unit_ * UNIT_CELLS; k < end; ++k)
+          out[(first + r) * layer_.hidden + k] = float(*cells_.place(first, height, r, k));
+    }
+  }
+
   const Layer& layer_;
   const Steps& steps_;
-  Input* const cells_;
+  Rows<F>& cells_;
   float* const projected_;
   Team& team_;
-  const int64_t width_;
-  const int64_t first_unit_, end_unit_, first_panel_, end_panel_, first_column_, end_column_;
+  const int64_t first_unit_, end_unit_, first_panel_, end_panel_;
   std::vector<float> gates_;
-  std::vector<Input> rounded_;
-  std::vector<float> scales_, cell_scales_;
+  Rows<F> hidden_;
 };
 
 // Sentences end at different steps: the hidden state of each is its last output.
@@ -640,10 +686,12 @@ void keep_last_outputs(const Layer& layer, const Steps& steps) {
 template <class F>
 void run_layer(const Layer& layer, const Steps& steps, int64_t threads) {
   const int64_t rows = steps.sizes[0];
-  std::vector<typename F::Input> cells(rows * layer.cells);
+  Rows<F> cells(layer.cells / F::GROUP);
+  cells.reserve(rows);
+  std::fill(cells.scales.begin(), cells.scales.end(), F::cell_scale(layer.cells));
   std::vector<float> projected(rows * layer.projection.panels * COLUMNS);
   Team::run(threads, [&](Team& team, int64_t me) {
-    LayerThread<F>(layer, steps, cells.data(), projected.data(), team, me).run();
+    LayerThread<F>(layer, steps, cells, projected.data(), team, me).run();
   });
   keep_last_outputs(layer, steps);
 }
