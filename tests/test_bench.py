@@ -118,7 +118,15 @@ def test_a_model_of_the_users_is_measured_beside_allennlp(tmp_path, model_folder
 def test_a_model_that_allennlp_cannot_run_is_measured_alone(tmp_path, capsys):
     gru = ElmoConfig.preset("tiny", cell="gru")
     ELMo(random_bilm(gru), device="cpu").save_pretrained(tmp_path / "model")
-    flags = ["--model", str(tmp_path / "model"), "--sentences", "4", "--repeats", "1"]
+    flags = [
+        "--model",
+        str(tmp_path / "model"),
+        "--sentences",
+        "4",
+        "--repeats",
+        "1",
+        "--skip-memory",
+    ]
     assert main(["bench", *QUICK, *flags, "--precision", "fp32"]) == 0
     out = capsys.readouterr().out
     assert "ours fp32, one call" in out

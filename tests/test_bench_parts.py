@@ -11,13 +11,20 @@ from hypothesis import strategies as st
 
 from elmo import ELMo, ElmoConfig
 from elmo.benchmark import corpus, peers
+from elmo.benchmark.contest import Contest, Roof
 from elmo.benchmark.costs import count_costs
 from elmo.benchmark.exactness import Mode, layer_errors
 from elmo.benchmark.peaks import Peaks, measure_peaks
 from elmo.benchmark.probe import LinearProbe
 from elmo.benchmark.reference import float64_layers
 from elmo.benchmark.scaling import exponent
-from elmo.benchmark.systems import Ours, batch_size, devices, usable_precisions
+from elmo.benchmark.systems import (
+    Ours,
+    batch_size,
+    devices,
+    gpu_memory_is_enough,
+    usable_precisions,
+)
 from elmo.benchmark.tables import markdown_table, text_table
 from elmo.benchmark.timing import Contender, Spread, interleave, rates, ratios
 from elmo.benchmark.treebank import parse_conllu, read_treebank
@@ -271,6 +278,33 @@ def test_all_ways_to_embed_give_the_same_vectors(tmp_path):
         ours.forget()
         for found, vectors in zip(way(sentences), expected, strict=True):
             np.testing.assert_array_equal(np.asarray(found), vectors)
+
+
+def test_on_a_gpu_vectors_stay_there_or_come_to_the_host(tmp_path):
+    """The line-up of a GPU, run by models on the CPU."""
+    subject = subject_of_size("tiny", tmp_path)
+    roof = Roof(count_costs(subject.config), Peaks(flops={"fp32": 1e9}, bandwidth=1e9))
+    contest = Contest(
+        name="tiny",
+        device=torch.device("cuda"),
+        ours=[Ours(subject.source, "fp32", CPU)],
+        peer=None,
+        roof=roof,
+        show_progress=False,
+    )
+    sentences = corpus.make_sentences(3)
+    rows = contest.time_corpus(sentences, rounds=2)
+    assert [row.name for row in rows] == [
+        "ours fp32, vectors on the GPU",
+        "ours fp32, vectors in host memory",
+    ]
+    assert all(row.words == corpus.count_words(sentences) for row in rows)
+    assert "1024" in contest.given_order
+
+
+def test_too_little_memory_of_a_gpu_says_what_to_change():
+    with pytest.raises(ConfigError, match="fewer sentences"), gpu_memory_is_enough():
+        raise torch.OutOfMemoryError("CUDA out of memory.")
 
 
 # --- exactness ------------------------------------------------------------------------------------

@@ -75,6 +75,8 @@ class SpeedSettings(_SizeSettings):
     """What is asked of our models for each word: every layer, or top, average, mix, a number."""
     skip_peers: bool = False
     """Measure ours alone, even where AllenNLP is installed."""
+    skip_memory: bool = False
+    """Do not measure memory: it takes a fresh process for each system."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -31,7 +31,7 @@ def render_head(version: str, command: str, machine: Machine, notes: Sequence[st
 
 
 def _render_size(size: SizeReport) -> str:
-    tables = (_corpus(size), _latency(size), _memory(size))
+    tables = [_corpus(size), _latency(size), *([_memory(size)] if size.memory else [])]
     return "\n\n".join(["\n".join(_size_lines(size)), *tables])
 
 

@@ -17,6 +17,7 @@ _AXES: dict[Sweep, str] = {
     "corpus": "sentences of a corpus",
 }
 _STYLES = {KEPT: "-", STREAMED: "--"}
+_TITLE: dict[str, Any] = {"loc": "left", "fontsize": 10, "fontweight": "bold"}
 
 
 # --- tables ---------------------------------------------------------------------------------------
@@ -82,21 +83,25 @@ def draw_scaling(report: ScalingReport, path: Path) -> None:
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(13, 7.2), layout="constrained")
-    panels = figure.subplots(2, 3, sharex="col")
+    panels = figure.subplots(2, 3, sharey="row")
     for column, sweep in enumerate(get_args(Sweep)):
         rows = [row for row in report.rows if row.sweep == sweep]
         top, bottom = panels[0, column], panels[1, column]
         _draw_speed(top, rows)
         _draw_memory(bottom, rows)
-        top.set_title(_speed_message(rows, sweep), loc="left", fontsize=10.5, fontweight="bold")
-        bottom.set_title(_memory_message(rows), loc="left", fontsize=10.5, fontweight="bold")
-        bottom.set_xlabel(_AXES[sweep])
+        top.set_title(_speed_message(rows, sweep), **_TITLE)
+        bottom.set_title(_memory_message(rows), **_TITLE)
+        for axes in (top, bottom):
+            axes.set_xlabel(_AXES[sweep])
+    _set_limits(*panels[:, 0])
     panels[0, 0].set_ylabel("words a second")
-    panels[1, 0].set_ylabel("peak memory, MB")
+    of_gpu = " of the GPU" if all(row.gpu_mb is not None for row in report.rows) else ""
+    panels[1, 0].set_ylabel(f"peak memory{of_gpu}, MB")
     _add_legend(figure, panels[0, 2])
     machine = report.machine
     where = machine.cpu if machine.gpu is None else f"{machine.cpu}, {machine.gpu}"
-    figure.suptitle(f"elmo bench scaling, {where}, {machine.threads} threads", fontsize=10)
+    title = f"elmo bench scaling: {where}; threads: {machine.threads}; bands: all rounds"
+    figure.suptitle(title, fontsize=10)
     try:
         figure.savefig(path, dpi=150, format="png")
     except OSError as error:
@@ -104,6 +109,8 @@ def draw_scaling(report: ScalingReport, path: Path) -> None:
 
 
 def _draw_speed(axes: Any, rows: Sequence[ScalingRow]) -> None:
+    from matplotlib.ticker import EngFormatter, LogLocator, NullFormatter
+
     for color, label, style, points in _lines(rows):
         sizes = [row.size for row in points]
         speeds = [row.words_per_second for row in points]
@@ -111,32 +118,39 @@ def _draw_speed(axes: Any, rows: Sequence[ScalingRow]) -> None:
         axes.fill_between(
             sizes, [s.low for s in speeds], [s.high for s in speeds], color=color, alpha=0.15
         )
-    _scale(axes)
-    lowest, highest = axes.get_ylim()
-    if highest < 10 * lowest:  # a flat curve should look flat
-        axes.set_ylim(highest / 12, highest * 1.1)
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    for formatted in (axes.yaxis.set_major_formatter, axes.yaxis.set_minor_formatter):
+        formatted(EngFormatter(sep=""))
+    axes.xaxis.set_minor_formatter(NullFormatter())
+    axes.yaxis.set_minor_locator(LogLocator(subs=(2, 5)))
+    axes.grid(visible=True, which="both", axis="y", alpha=0.3)
+    _frame(axes)
 
 
 def _draw_memory(axes: Any, rows: Sequence[ScalingRow]) -> None:
+    """Draw memory on plain scales, on which growth in step is a straight line."""
     for color, _, style, points in _lines(rows):
         known = [(row.size, _megabytes(row)) for row in points if _megabytes(row) is not None]
         if known:
             axes.plot(*zip(*known, strict=True), style, color=color, marker="o")
-    _scale(axes)
-    axes.set_yscale("linear")
-    axes.set_ylim(bottom=0)
+    axes.grid(visible=True, axis="y", alpha=0.3)
+    _frame(axes)
 
 
-def _scale(axes: Any) -> None:
-    from matplotlib.ticker import EngFormatter, NullFormatter
+def _frame(axes: Any) -> None:
+    from matplotlib.ticker import EngFormatter
 
-    axes.set_xscale("log")
-    axes.set_yscale("log")
     axes.xaxis.set_major_formatter(EngFormatter(sep=""))
-    axes.xaxis.set_minor_formatter(NullFormatter())
-    axes.yaxis.set_major_formatter(EngFormatter(sep=""))
-    axes.grid(visible=True, alpha=0.3)
+    axes.grid(visible=True, axis="x", alpha=0.3)
     axes.spines[["top", "right"]].set_visible(False)
+
+
+def _set_limits(speed: Any, memory: Any) -> None:
+    """Choose the scales of both rows, when all of their panels are drawn."""
+    lowest, highest = speed.get_ylim()
+    speed.set_ylim(bottom=min(lowest, highest / 12))  # a flat curve should look flat
+    memory.set_ylim(bottom=0)
 
 
 def _lines(
@@ -160,9 +174,11 @@ def _speed_message(rows: Sequence[ScalingRow], sweep: Sweep) -> str:
     points = _first_curve(rows)
     speeds = [row.words_per_second.median for row in points]
     if sweep == "batch":
-        return f"Batches: {max(speeds) / speeds[0]:.1f} times the speed of single sentences"
-    what = "Long sentences" if sweep == "length" else "Large corpora"
-    return f"{what}: {speeds[-1] / speeds[0]:.1f} times the speed of the smallest"
+        return f"Batches: {max(speeds) / speeds[0]:.1f} times as fast as one by one"
+    ratio = speeds[-1] / speeds[0]
+    if sweep == "length":
+        return f"Long sentences: {ratio:.1f} times as fast as short"
+    return f"Large corpora: {ratio:.1f} times as fast as small"
 
 
 def _memory_message(rows: Sequence[ScalingRow]) -> str:
@@ -170,9 +186,11 @@ def _memory_message(rows: Sequence[ScalingRow]) -> str:
     known = [mb for row in _first_curve(rows) if (mb := _megabytes(row)) is not None]
     if not known:
         return "Memory: not told by this system"
-    message = f"Memory: from {known[0]:,.0f} to {known[-1]:,.0f} MB"
-    streamed = [mb for row in rows if row.way == STREAMED and (mb := _megabytes(row)) is not None]
-    return f"{message}, streamed {max(streamed):,.0f}" if streamed else message
+    message = f"Memory: {known[0]:,.0f} to {known[-1]:,.0f} MB"
+    streamed = [row for row in rows if row.curve == rows[0].curve and row.way == STREAMED]
+    if not streamed:
+        return message
+    return f"{message}; streamed {_megabytes(streamed[0]):,.0f} to {_megabytes(streamed[-1]):,.0f}"
 
 
 def _first_curve(rows: Sequence[ScalingRow]) -> list[ScalingRow]:

@@ -121,8 +121,10 @@ class _Bench:
             if self.with_peer:
                 peer_folder = stack.enter_context(published_folder(self.subject))
             # Before the models are in memory here, so that the machine has its memory for itself.
-            self._say("memory")
-            memory = list(self._memory(peer_folder))
+            memory: list[MemoryRow] = []
+            if not self.settings.skip_memory:
+                self._say("memory")
+                memory = list(self._memory(peer_folder))
             self._say("what the machine can do")
             peaks = measure_peaks(self.precisions, self.device, self.settings.quick)
             self._say("loading, and comparing results")
