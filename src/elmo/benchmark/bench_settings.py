@@ -15,7 +15,7 @@ from elmo.config import Preset
 from elmo.errors import ConfigError
 from elmo.settings import Layers, Precision, TokenizerName
 
-_Several = Parameter(consume_multiple=True)
+_Several = Parameter(consume_multiple=True, show_default=False)
 _AT_LEAST_ONE = ("threads", "repeats", "sentences", "words", "train_words", "test_words")
 
 
@@ -47,11 +47,12 @@ class _SizeSettings(BenchSettings):
     """What measurements of random weights let users choose, too."""
 
     sizes: Annotated[tuple[Preset, ...], _Several] = ()
-    """Sizes of models with random weights."""
+    """Sizes of models with random weights; by default original and small, for scaling small."""
     model: str | None = None
     """Instead of sizes: a folder, a weights file, or a repository of the Hugging Face Hub."""
     repeats: int | None = None
-    """Rounds of each measurement; what is compared takes turns in each of them."""
+    """Rounds of each measurement, in which all that is compared takes turns; by default 5, for
+    scaling 3."""
     data: Path | None = None
     """Where random weights are kept for the next time; by default the cache folder of the user."""
     quick: bool = False
@@ -86,11 +87,11 @@ class ScalingSettings(_SizeSettings):
     plot: Path | None = None
     """Draw the figures to this PNG file; needs the extra plots."""
     batches: Annotated[tuple[int, ...], _Several] = ()
-    """Sentences in a batch."""
+    """Sentences in a batch, several numbers; by default up to 256, on a GPU 4096."""
     lengths: Annotated[tuple[int, ...], _Several] = ()
-    """Words of a sentence."""
+    """Words of a sentence, several numbers; by default up to 640."""
     corpora: Annotated[tuple[int, ...], _Several] = ()
-    """Sentences of a corpus."""
+    """Sentences of a corpus, several numbers; by default up to 4096, on a GPU 100,000."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

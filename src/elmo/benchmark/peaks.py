@@ -12,8 +12,7 @@ from torch import Tensor
 from elmo.linear import frozen_linear, packing_works
 
 _SECONDS = 0.5
-"""At least so long each peak is looked for; the fastest run counts."""
-_LEAST_RUNS = 3
+"""So long each peak is looked for; the fastest run counts."""
 
 
 @dataclass(frozen=True)
@@ -119,18 +118,17 @@ def _int8_product(device: torch.device, sizes: _Sizes) -> Callable[[], Tensor] |
 
 
 def _best_seconds(run: Callable[[], object], device: torch.device, seconds: float) -> float:
-    """Time something again and again; give the time of the fastest run."""
-    run()
-    best, runs = float("inf"), 0
+    """Time something again and again, at least once; give the time of the fastest run."""
     end = time.perf_counter() + seconds
-    while runs < _LEAST_RUNS or time.perf_counter() < end:
+    run()  # the first one has more to do
+    times: list[float] = []
+    while not times or time.perf_counter() < end:
         _wait(device)
         start = time.perf_counter()
         run()
         _wait(device)
-        best = min(best, time.perf_counter() - start)
-        runs += 1
-    return best
+        times.append(time.perf_counter() - start)
+    return min(times)
 
 
 def _wait(device: torch.device) -> None:
