@@ -1,4 +1,4 @@
-"""The biLM fused for a GPU, run on a CPU: the numbers of the plain one, whatever runs its kernels."""
+"""The biLM fused for a GPU, run on a CPU: the numbers of the plain one, with kernels or without."""
 
 import copy
 

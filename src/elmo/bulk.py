@@ -133,6 +133,7 @@ def _embed_window(
         batch_size=settings.batch_size,
         batch_tokens=settings.batch_tokens,
         show_progress_bar=False,
+        dtype=settings.dtype,
     )
     if settings.state == "carry" and model.carried_state is not None:
         state = {name: part.cpu().numpy() for name, part in model.carried_state._asdict().items()}

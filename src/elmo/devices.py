@@ -1,4 +1,4 @@
-"""Where a model computes: names that users write -> PyTorch devices."""
+"""Where a model computes: names that users write -> PyTorch devices, and what GPUs need."""
 
 from __future__ import annotations
 
@@ -32,3 +32,14 @@ def send(array: npt.NDArray[Any], device: torch.device) -> Tensor:
     if device.type != "cuda":
         return tensor.to(device)
     return tensor.pin_memory().to(device, non_blocking=True)
+
+
+def is_out_of_memory(error: RuntimeError) -> bool:
+    """Tell whether an error says that a GPU has too little memory."""
+    return isinstance(error, torch.OutOfMemoryError) or "CUBLAS_STATUS_ALLOC_FAILED" in str(error)
+
+
+def free_memory(device: torch.device) -> int:
+    """Give the bytes that can still be allocated on a GPU, what PyTorch holds back included."""
+    free, _ = torch.cuda.mem_get_info(device)
+    return free + torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)

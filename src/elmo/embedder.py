@@ -21,8 +21,10 @@ from tqdm.auto import tqdm
 from elmo.bilm import BiLM, State, word_ids
 from elmo.checkpoint import Checkpoint, save_checkpoint
 from elmo.config import ElmoConfig
+from elmo.delivery import deliver_arrays, deliver_tensors
 from elmo.devices import find_device
 from elmo.errors import ConfigError, ElmoWarning, InputError
+from elmo.fused import FusedBiLM, on_gpu
 from elmo.kernels.compiler import why_not
 from elmo.linear import runs_natively
 from elmo.models import HubOptions, open_model
@@ -30,15 +32,19 @@ from elmo.packed import PackedBiLM
 from elmo.pipeline import Pipeline, windows
 from elmo.selection import mix_layers, select_layers
 from elmo.sentences import Words, checked_sentences, tokenized_texts
-from elmo.settings import Layers, ModelFormat, Precision, StatePolicy, TokenizerName
+from elmo.settings import (
+    Layers,
+    ModelFormat,
+    OutputDtype,
+    Precision,
+    StatePolicy,
+    TokenizerName,
+)
 from elmo.text import Tokenizer, get_tokenizer
 from elmo.word_vectors import TokenFile
 
 Array = npt.NDArray[np.float32]
 OutputValue = Literal["sentence_embedding", "token_embeddings"]
-
-_WINDOW_BATCHES = 4
-"""Batches whose sentences are sorted together when a stream is embedded."""
 
 logger = logging.getLogger(__name__)
 
@@ -56,7 +62,8 @@ class ELMo:
             instructions for it (AVX512-BF16, AMX).
         device: Where to compute; if None, a GPU if there is one.
         tokenizer: How `encode` splits raw texts into words.
-        word_cache_mb: Memory for the context-free vectors of words seen before.
+        word_cache_mb: Memory for the context-free vectors of words seen before; unless told, 64 on
+            a CPU and 512 on a GPU, in its own memory.
         token_file: Precomputed context-free vectors, as `elmo cache` writes them.
 
     Example:
@@ -73,14 +80,14 @@ class ELMo:
         precision: Precision = "fp32",
         device: str | torch.device | None = None,
         tokenizer: TokenizerName | Tokenizer = "whitespace",
-        word_cache_mb: float = 64,
+        word_cache_mb: float | None = None,
         token_file: TokenFile | None = None,
     ) -> None:
         checkpoint = model.to_checkpoint() if isinstance(model, BiLM) else model
         self.config: ElmoConfig = checkpoint.config
         self.tokenizer: Tokenizer = get_tokenizer(tokenizer)
         self.precision: Precision = precision
-        if word_cache_mb < 0:
+        if word_cache_mb is not None and word_cache_mb < 0:
             raise ConfigError(f"word_cache_mb is {word_cache_mb}, expected 0 or more")
         self._word_cache_mb = word_cache_mb
         self._token_file = token_file
@@ -96,9 +103,9 @@ class ELMo:
     def _build(
         self, bilm: BiLM, device: str | torch.device | None, warm_state: State | None
     ) -> Pipeline:
-        """Put a model where it will compute, packed if that is a CPU."""
+        """Put a model where it will compute: packed on a CPU, fused on a GPU."""
         place = find_device(device)
-        model: BiLM | PackedBiLM
+        model: BiLM | PackedBiLM | FusedBiLM
         if place.type == "cpu":
             if not runs_natively(self.precision):
                 _warn(
@@ -107,11 +114,7 @@ class ELMo:
                 )
             model = PackedBiLM(bilm, self.precision, consume=True)
         else:
-            if self.precision != "fp32":
-                raise ConfigError(
-                    f"precision={self.precision!r} is for CPUs; use 'fp32' on {place}"
-                )
-            model = bilm.to(place).requires_grad_(False)
+            model = on_gpu(bilm, self.precision, place)
         ids = word_ids(self.config, bilm.vocabulary, bilm.alphabet)
         pipeline = Pipeline(model, ids, warm_state, self._word_cache_mb, self._token_file)
         if self._token_file is not None:
@@ -132,7 +135,7 @@ class ELMo:
         precision: Precision = "fp32",
         device: str | torch.device | None = None,
         tokenizer: TokenizerName | Tokenizer = "whitespace",
-        word_cache_mb: float = 64,
+        word_cache_mb: float | None = None,
         token_file: TokenFile | str | Path | None = None,
         revision: str | None = None,
         cache_dir: str | Path | None = None,
@@ -280,6 +283,7 @@ class ELMo:
         batch_tokens: int | None = None,
         show_progress_bar: bool | None = None,
         convert_to_tensor: bool = False,
+        dtype: OutputDtype = "float32",
     ) -> list[Any]:
         """Give the vectors of every word of every sentence.
 
@@ -295,21 +299,27 @@ class ELMo:
                 where sentence i follows sentence i - batch_size; 64 there unless told.
             batch_tokens: Words in a batch at most; chosen by the size of the model unless told.
             show_progress_bar: Whether to show progress; by default when logging is at level INFO.
-            convert_to_tensor: Whether to give tensors on this model's device instead of arrays.
+            convert_to_tensor: Whether to give tensors on this model's device instead of arrays in
+                host memory. On a GPU nothing is then copied or waited for, and neighbouring
+                sentences share memory: `.clone()` what outlives the others.
+            dtype: Numbers of the results; `float16` halves what is kept and, from a GPU, copied.
 
         Returns:
-            For each sentence, in the order given, float32 of shape `(n_layers, n, dim)` for `all`,
-            else `(n, dim)`. An empty sentence has n = 0.
+            For each sentence, in the order given, shape `(n_layers, n, dim)` for `all`, else
+            `(n, dim)`. An empty sentence has n = 0.
         """
+        if dtype not in get_args(OutputDtype):
+            raise ConfigError(f"dtype is {dtype!r}, expected one of {get_args(OutputDtype)}")
         given = list(checked_sentences(sentences))
         selection = select_layers(layers, self.config)
         results: list[Any] = [None] * len(given)
         with _progress_bar(show_progress_bar, sum(map(len, given))) as bar:
-            for number, vectors in self._pipeline.embed(
-                given, selection, state, batch_size, batch_tokens
-            ):
-                results[number] = vectors if convert_to_tensor else vectors.cpu().numpy()
-                bar.update(len(given[number]))
+            batches = self._pipeline.batches(given, selection, state, batch_size, batch_tokens)
+            deliver = deliver_tensors if convert_to_tensor else deliver_arrays
+            for batch, vectors in deliver(batches, dtype):
+                for number, own in zip(batch.numbers, vectors, strict=True):
+                    results[number] = own
+                bar.update(sum(batch.sizes))
         self._tell_of_cut_words()
         return results
 
@@ -344,7 +354,7 @@ class ELMo:
         batch_tokens: int | None = None,
     ) -> Iterator[list[Words]]:
         """Cut a stream of sentences into lists that are worth embedding in one call."""
-        tokens = _WINDOW_BATCHES * self._pipeline.batch_tokens(batch_tokens)
+        tokens = self._pipeline.window_tokens(batch_tokens)
         multiple = self._pipeline.carry_rows(batch_size) if state == "carry" else 1
         return windows(sentences, tokens, multiple)
 
@@ -461,7 +471,7 @@ class ELMo:
         (checked,) = checked_sentences([words])
         places: dict[str, int] = {}
         rows = [places.setdefault(word, len(places)) for word in checked]
-        array: Array = self._pipeline.words.lookup(list(places))[rows].numpy()
+        array: Array = self._pipeline.words.lookup(list(places))[rows].cpu().numpy()
         return array
 
     def compute_word_vectors(self, words: Sequence[str]) -> Tensor:

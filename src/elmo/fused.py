@@ -55,6 +55,24 @@ def can_fuse(config: ElmoConfig) -> bool:
     return config.cell == "lstm"
 
 
+def on_gpu(bilm: BiLM, precision: Precision, place: torch.device) -> BiLM | FusedBiLM:
+    """Put a model on a GPU, fused if it can be; the model that is given is emptied.
+
+    Args:
+        bilm: The model.
+        precision: See `FusedBiLM`. There are no products of int8 on a GPU.
+        place: The GPU, or another device that is not a CPU.
+    """
+    if place.type == "cuda" and can_fuse(bilm.config):
+        return FusedBiLM(bilm, precision, place)
+    if precision != "fp32":
+        raise ConfigError(
+            f"precision is {precision!r}, expected 'fp32' for a model with cell "
+            f"{bilm.config.cell!r} on {place}"
+        )
+    return bilm.to(place).requires_grad_(False)
+
+
 class FusedBiLM(BiLMBase):
     """A biLM frozen for inference on a GPU.
 

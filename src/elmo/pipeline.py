@@ -18,7 +18,11 @@ from elmo.batching import plan_batches
 from elmo.bilm import BiLM, CarriedState, State, WordIds, zero_state
 from elmo.burn_in import BURN_IN_SENTENCES
 from elmo.characters import BEGIN_SENTENCE, END_SENTENCE
-from elmo.errors import ConfigError
+from elmo.delivery import EmbeddedBatch, deliver_tensors
+from elmo.device_words import DeviceWordVectors
+from elmo.devices import free_memory, is_out_of_memory, send
+from elmo.errors import ConfigError, ElmoError
+from elmo.fused import FusedBiLM
 from elmo.packed import PackedBiLM
 from elmo.selection import Selection
 from elmo.sentences import Words
@@ -30,6 +34,14 @@ CARRY_ROWS = 64
 
 _GATE_BYTES = 16 << 20
 """Size of the gates of one time step. Batches with more rows are no faster, only larger."""
+_GPU_ROWS = 8192
+"""Sentences in a batch of a GPU, if it has the memory; likewise, more are no faster."""
+_WINDOW_BATCHES = 4
+"""Batches whose sentences are sorted together when a stream is embedded."""
+_WINDOW_BYTES = 2 << 30
+"""Size of their vectors at most, all layers together: batches of a GPU are large."""
+_CPU_CACHE_MB, _GPU_CACHE_MB = 64, 512
+"""Memory for the context-free vectors of words unless told."""
 
 
 class Pipeline:
@@ -39,16 +51,17 @@ class Pipeline:
         model: The biLM.
         ids: What turns words into its ids.
         warm_state: The state of the policy "warm", one row; burned in when first needed if None.
-        word_cache_mb: Memory for the context-free vectors of words seen before.
+        word_cache_mb: Memory for the context-free vectors of words seen before; if None, chosen by
+            the device.
         token_file: Precomputed context-free vectors.
     """
 
     def __init__(
         self,
-        model: BiLM | PackedBiLM,
+        model: BiLM | PackedBiLM | FusedBiLM,
         ids: WordIds,
         warm_state: State | None = None,
-        word_cache_mb: float = 64,
+        word_cache_mb: float | None = None,
         token_file: TokenFile | None = None,
     ) -> None:
         self.model = model
@@ -60,10 +73,24 @@ class Pipeline:
         """What the policy "carry" goes on from, a row for each row of the batch."""
         self.n_cut_words = 0
         """How many words so far were longer than the model reads and lost their end."""
-        dim = self.config.projection_dim
-        capacity = int(word_cache_mb * 2**20 / (4 * dim))
-        self.words = WordVectors(self.compute_words, dim, capacity, token_file)
+        self.words = self._remembered_words(word_cache_mb, token_file)
         self._starts: dict[StatePolicy, State] = {}
+        self._gpu_limits: tuple[int, int] | None = None
+        self._most_words: int | None = None
+        """Words of a batch at most that the GPU's memory has been seen to hold."""
+
+    def _remembered_words(
+        self, cache_mb: float | None, file: TokenFile | None
+    ) -> WordVectors | DeviceWordVectors:
+        on_cpu = self.device.type == "cpu"
+        if cache_mb is None:
+            cache_mb = _CPU_CACHE_MB if on_cpu else _GPU_CACHE_MB
+        dim = self.config.projection_dim
+        capacity = int(cache_mb * 2**20 / (4 * dim))
+        if on_cpu:
+            return WordVectors(self.compute_words, dim, capacity, file)
+        is_cut = self.ids.is_cut
+        return DeviceWordVectors(self._encode, dim, capacity, self.device, is_cut, file)
 
     def embed(
         self,
@@ -73,6 +100,23 @@ class Pipeline:
         batch_size: int | None = None,
         batch_tokens: int | None = None,
     ) -> Iterator[tuple[int, Tensor]]:
+        """Embed sentences one by one; see `batches`.
+
+        Yields:
+            The number of a sentence and its vectors, on the model's device.
+        """
+        batches = self.batches(sentences, selection, policy, batch_size, batch_tokens)
+        for batch, vectors in deliver_tensors(batches):
+            yield from zip(batch.numbers, vectors, strict=True)
+
+    def batches(
+        self,
+        sentences: Sequence[Words],
+        selection: Selection,
+        policy: StatePolicy = "zero",
+        batch_size: int | None = None,
+        batch_tokens: int | None = None,
+    ) -> Iterator[EmbeddedBatch]:
         """Embed sentences, batch by batch, in whatever order is fastest.
 
         Args:
@@ -83,32 +127,36 @@ class Pipeline:
             batch_tokens: Words in a batch at most; not with "carry".
 
         Yields:
-            The number of a sentence and its vectors, on the model's device.
+            Batches, on the model's device; on a GPU, they have been launched, not computed.
         """
         if policy not in get_args(StatePolicy):
             raise ConfigError(f"state is {policy!r}, expected one of {get_args(StatePolicy)}")
         if policy == "carry":
-            yield from self._embed_carried(sentences, selection, self.carry_rows(batch_size))
+            yield from self._carried_batches(sentences, selection, self.carry_rows(batch_size))
             return
         start = self._start(policy)
         filled = [number for number, sentence in enumerate(sentences) if sentence]
-        for number in set(range(len(sentences))) - set(filled):
-            yield number, self._nothing(selection)
+        if len(filled) < len(sentences):
+            empty = sorted(set(range(len(sentences))).difference(filled))
+            yield EmbeddedBatch(empty, [0] * len(empty), self._nothing(selection))
         lengths = [len(sentences[number]) for number in filled]
         limits = self.batch_tokens(batch_tokens), self._max_rows(batch_size)
         for batch in plan_batches(lengths, *limits):
             numbers = [filled[place] for place in batch]
             chosen = [sentences[number] for number in numbers]
-            layers, _ = self._run(chosen, start.repeat(len(chosen)), selection.depth)
-            sizes = [lengths[place] for place in batch]
-            vectors = torch.split(selection.choose(layers), sizes, dim=-2)
-            for number, part in zip(numbers, vectors, strict=True):
-                yield number, _owned(part)
+            rows = start.repeat(len(chosen))
+            for part, vectors, _ in self._pieces(chosen, rows, selection, selection.depth):
+                sizes = [len(sentence) for sentence in chosen[part]]
+                yield EmbeddedBatch(numbers[part], sizes, vectors)
 
     def compute_words(self, words: Sequence[str]) -> Tensor:
         """Compute the context-free vectors `(len(words), projection_dim)` of words, on the CPU."""
+        return self._encode(words).cpu()
+
+    def _encode(self, words: Sequence[str]) -> Tensor:
+        """Compute the context-free vectors of words, on the model's device."""
         with torch.no_grad(), _exact_convolutions():
-            return self.model.encode_words(self.ids.rows(words).to(self.device)).cpu()
+            return self.model.encode_words(send(self.ids.rows(words).numpy(), self.device))
 
     # --- state ------------------------------------------------------------------------------------
 
@@ -136,19 +184,22 @@ class Pipeline:
                 self._starts[policy] = self.model.after_boundary(before)
         return self._starts[policy]
 
-    def _embed_carried(
+    def _carried_batches(
         self, sentences: Sequence[Words], selection: Selection, rows: int
-    ) -> Iterator[tuple[int, Tensor]]:
+    ) -> Iterator[EmbeddedBatch]:
         for first in range(0, len(sentences), rows):
             # An empty sentence is read as its two boundaries and moves the state, as in AllenNLP.
             batch = [_bounded(sentence) for sentence in sentences[first : first + rows]]
             start = self.carried.first_rows(len(batch), self.device)
-            layers, final = self._run(batch, start, self.config.n_layers)
-            self.carried.keep(final)
-            chosen = selection.choose(layers[: selection.depth + 1])
-            vectors = torch.split(chosen, [len(sentence) for sentence in batch], dim=-2)
-            for number, part in enumerate(vectors, start=first):
-                yield number, _owned(part[..., 1:-1, :])
+            embedded: list[EmbeddedBatch] = []
+            finals: list[State] = []
+            for part, vectors, final in self._pieces(batch, start, selection, self.config.n_layers):
+                numbers = list(range(first, first + len(batch))[part])
+                sizes = [len(sentence) for sentence in batch[part]]
+                embedded.append(_without_boundaries(EmbeddedBatch(numbers, sizes, vectors)))
+                finals.append(final)
+            self.carried.keep(State(*(torch.cat(parts, 2) for parts in zip(*finals, strict=True))))
+            yield from embedded
 
     # --- one batch --------------------------------------------------------------------------------
 
@@ -165,11 +216,7 @@ class Pipeline:
         Returns:
             Layers 0 to depth, each `(n, dim)` for the n words of all sentences; the final state.
         """
-        places: dict[str, int] = {}
-        tokens = [places.setdefault(word, len(places)) for s in sentences for word in s]
-        self._count_cut(sentences, places)
-        vectors = self.words.lookup(list(places)).to(self.device)
-        index = torch.tensor(tokens, device=self.device)
+        vectors, index = self._look_up(sentences)
         context_free = vectors[index]
         layers = [torch.cat([context_free, context_free], dim=1)]
         if depth == 0:
@@ -178,6 +225,65 @@ class Pipeline:
         with torch.no_grad():
             upper, final = self.model.contextualize(vectors, index, lengths, start, depth)
         return layers + upper, final
+
+    def _pieces(
+        self, sentences: Sequence[Words], start: State, selection: Selection, depth: int
+    ) -> Iterator[tuple[slice, Tensor, State]]:
+        """Run the model over one batch, in halves if the GPU's memory does not hold it.
+
+        Args:
+            sentences: See `_run`.
+            start: See `_run`.
+            selection: Which layers are wanted.
+            depth: Recurrent layers that are computed; more than wanted where state is carried.
+
+        Yields:
+            Which sentences, their vectors, and the state after each of them.
+        """
+        waiting = [slice(0, len(sentences))]
+        while waiting:
+            part = waiting.pop()
+            piece = sentences[part]
+            n_words = sum(map(len, piece))
+            done = None
+            if len(piece) == 1 or self._most_words is None or n_words <= self._most_words:
+                done = self._try(piece, start.take(part), selection, depth)
+            if done is not None:
+                yield part, *done
+            elif len(piece) == 1:
+                raise ElmoError(
+                    f"{self.device} has too little memory for a sentence of {n_words} words: cut "
+                    "it, free memory that others hold, choose fewer layers, or use device='cpu'"
+                )
+            else:
+                middle = (part.start + part.stop) // 2
+                waiting += [slice(middle, part.stop), slice(part.start, middle)]
+
+    def _try(
+        self, sentences: Sequence[Words], start: State, selection: Selection, depth: int
+    ) -> tuple[Tensor, State] | None:
+        """Run the model over one batch; None if a GPU's memory does not hold it."""
+        try:
+            layers, final = self._run(sentences, start, depth)
+            return selection.choose(layers[: selection.depth + 1]), final
+        except RuntimeError as error:
+            if not is_out_of_memory(error):
+                raise
+        # Here, not above: what the error holds must be free for the next try.
+        torch.cuda.empty_cache()
+        self._most_words = sum(map(len, sentences)) // 2
+        return None
+
+    def _look_up(self, sentences: Sequence[Words]) -> tuple[Tensor, Tensor]:
+        """Give the vectors of the distinct words `(m, projection_dim)` and their places `(n,)`."""
+        if isinstance(self.words, DeviceWordVectors):
+            found = self.words.read(sentences)
+            self.n_cut_words += found.n_cut
+            return found.vectors, found.tokens
+        places: dict[str, int] = {}
+        tokens = [places.setdefault(word, len(places)) for s in sentences for word in s]
+        self._count_cut(sentences, places)
+        return self.words.lookup(list(places)), torch.tensor(tokens)
 
     def _count_cut(self, sentences: Sequence[Words], distinct: Iterable[str]) -> None:
         cut = {word for word in distinct if self.ids.is_cut(word)}
@@ -193,14 +299,46 @@ class Pipeline:
 
     def batch_tokens(self, asked: int | None) -> int:
         """Say how many words a batch may have."""
-        return _positive("batch_tokens", asked) or max(1024, 8 * self._max_rows(None))
+        if self.device.type == "cpu":
+            return _positive("batch_tokens", asked) or max(1024, 8 * self._max_rows(None))
+        return _positive("batch_tokens", asked) or self._limits_of_gpu()[1]
+
+    def window_tokens(self, asked: int | None) -> int:
+        """Say how many words of a stream are worth sorting together."""
+        tokens = _WINDOW_BATCHES * self.batch_tokens(asked)
+        word_bytes = 4 * (self.config.n_layers + 1) * self.config.output_dim
+        return tokens if asked else min(tokens, max(1024, _WINDOW_BYTES // word_bytes))
 
     def carry_rows(self, asked: int | None) -> int:
         """Say how many sentences a batch has when state is carried."""
         return _positive("batch_size", asked) or CARRY_ROWS
 
     def _max_rows(self, asked: int | None) -> int:
-        return _positive("batch_size", asked) or max(16, _GATE_BYTES // (16 * self.config.dim))
+        if self.device.type == "cpu":
+            return _positive("batch_size", asked) or max(16, _GATE_BYTES // (16 * self.config.dim))
+        return _positive("batch_size", asked) or self._limits_of_gpu()[0]
+
+    def _limits_of_gpu(self) -> tuple[int, int]:
+        """Say how many sentences and words a batch may have, by the memory that was free at first.
+
+        A quarter of it is for what grows with the sentences, a quarter for what grows with the
+        words; the rest is for results, and for others.
+        """
+        if self._gpu_limits is None:
+            config = self.config
+            quarter = _memory_for_batches(self.device) // 4
+            # Gates, cells and memory of a step; the states of all layers before and after.
+            row_bytes = 4 * 2 * config.dim * (6 + 2 * config.n_layers)
+            # Every layer twice, and what the layer above reads.
+            word_bytes = 4 * config.output_dim * (2 * config.n_layers + 3)
+            rows = max(16, min(_GPU_ROWS, quarter // row_bytes))
+            self._gpu_limits = rows, max(1024, min(32 * rows, quarter // word_bytes))
+        return self._gpu_limits
+
+
+def _memory_for_batches(device: torch.device) -> int:
+    """Give the memory that batches may share; a fixed amount where it is not known."""
+    return free_memory(device) if device.type == "cuda" else 4 << 30
 
 
 def windows(
@@ -248,6 +386,8 @@ def _bounded(sentence: Sequence[str]) -> Words:
     return [BEGIN_SENTENCE, *sentence, END_SENTENCE]
 
 
-def _owned(part: Tensor) -> Tensor:
-    """Copy a part of a batch, so that keeping it does not keep the batch."""
-    return part.clone(memory_format=torch.contiguous_format)
+def _without_boundaries(batch: EmbeddedBatch) -> EmbeddedBatch:
+    """Take the first and the last word of each sentence away."""
+    parts = torch.split(batch.vectors, batch.sizes, dim=-2)
+    inside = torch.cat([part[..., 1:-1, :] for part in parts], dim=-2)
+    return EmbeddedBatch(batch.numbers, [size - 2 for size in batch.sizes], inside)

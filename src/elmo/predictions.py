@@ -16,7 +16,8 @@ from elmo.bilm import BiLM, State, word_ids
 from elmo.characters import BEGIN_SENTENCE, END_SENTENCE
 from elmo.checkpoint import Checkpoint
 from elmo.devices import find_device
-from elmo.errors import ConfigError, MissingFileError, WeightsError
+from elmo.errors import MissingFileError, WeightsError
+from elmo.fused import FusedBiLM, on_gpu
 from elmo.output_layers import OutputLayer
 from elmo.packed import PackedBiLM
 from elmo.pipeline import Pipeline
@@ -104,16 +105,14 @@ def open_reader(
     device: str | torch.device | None,
     word_cache_mb: float,
 ) -> Reader:
-    """Put a model where it will compute, packed if that is a CPU."""
+    """Put a model where it will compute: packed on a CPU, fused on a GPU."""
     place = find_device(device)
     bilm = BiLM.from_checkpoint(checkpoint)
-    model: BiLM | PackedBiLM
+    model: BiLM | PackedBiLM | FusedBiLM
     if place.type == "cpu":
         model = PackedBiLM(bilm, precision, consume=True)
-    elif precision == "fp32":
-        model = bilm.to(place).requires_grad_(False)
     else:
-        raise ConfigError(f"precision={precision!r} is for CPUs; use 'fp32' on {place}")
+        model = on_gpu(bilm, precision, place)
     warm = checkpoint.warm_state
     return Reader(
         model,

@@ -10,6 +10,8 @@ from elmo.text import Tokenizer
 
 Words = list[str]
 
+_PLAIN = {str}
+
 
 def checked_sentences(sentences: Iterable[Iterable[str]]) -> Iterator[Words]:
     """Yield sentences as lists of words, or say exactly what is not one.
@@ -50,6 +52,8 @@ def tokenized_texts(texts: Iterable[Any], tokenizer: Tokenizer) -> Iterator[list
 
 def _checked_words(sentence: Any, what: str) -> Words:
     words = list(_iterate(sentence, what))
+    if set(map(type, words)) <= _PLAIN:  # in one go: sentences come by the million
+        return words
     for place, word in enumerate(words):
         if not isinstance(word, str):
             raise InputError(

@@ -1,0 +1,241 @@
+"""Vectors of batches -> one result a sentence: in host memory, or where they were computed.
+
+On a CPU every sentence gets memory of its own. On a GPU that would be a kernel a sentence, longer
+than all the computing; there, some sentences share a tensor of a few megabytes, and keeping the
+vectors of one of them keeps that.
+
+Copying from a GPU is slow, too, so that it is done beside the computing: when a batch has been
+launched, the one before is copied through pinned memory on a stream of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from elmo.batching import step_runs
+from elmo.characters import ragged_positions
+from elmo.devices import is_out_of_memory, send
+from elmo.errors import ElmoError
+from elmo.settings import OutputDtype
+
+SHARED_BYTES = 64 << 20
+"""Sentences of a GPU share memory up to this size."""
+
+_SMALL_BYTES = 1 << 20
+"""Results up to this size are copied at once: a single sentence should not wait for streams."""
+_DTYPES = {"float32": torch.float32, "float16": torch.float16}
+
+Array = npt.NDArray[Any]
+
+
+@dataclass(frozen=True)
+class EmbeddedBatch:
+    """The vectors of some sentences."""
+
+    numbers: list[int]
+    """Which sentences."""
+    sizes: list[int]
+    """Words of each of them."""
+    vectors: Tensor
+    """Of all words, one sentence after another, `(n, dim)` or `(n_layers, n, dim)`."""
+
+    @property
+    def row_bytes(self) -> int:
+        """Size of the vectors of one word."""
+        return self.vectors.nbytes // max(1, self.vectors.shape[-2])
+
+
+def deliver_tensors(
+    batches: Iterable[EmbeddedBatch], dtype: OutputDtype = "float32"
+) -> Iterator[tuple[EmbeddedBatch, Sequence[Tensor]]]:
+    """Give the vectors of each sentence of each batch, where they were computed.
+
+    Args:
+        batches: What was computed, or on a GPU launched.
+        dtype: Type of the tensors.
+    """
+    for computed in batches:
+        batch = replace(computed, vectors=computed.vectors.to(_DTYPES[dtype]))
+        if batch.vectors.device.type == "cpu":
+            yield batch, own_parts(batch)
+        else:
+            yield batch, _shared_or_told(batch)
+
+
+def own_parts(batch: EmbeddedBatch) -> list[Tensor]:
+    """Give each sentence a copy of its vectors, so that keeping it does not keep the batch."""
+    parts = torch.split(batch.vectors, batch.sizes, dim=-2)
+    return [part.clone(memory_format=torch.contiguous_format) for part in parts]
+
+
+def shared_parts(batch: EmbeddedBatch, most_bytes: int = SHARED_BYTES) -> list[Tensor]:
+    """Give each sentence a view of its vectors in a tensor of limited size."""
+    parts: list[Tensor] = []
+    start = 0
+    for run in step_runs(batch.sizes, most_bytes // max(1, batch.row_bytes)):
+        words = sum(run)
+        shared = batch.vectors.narrow(-2, start, words).clone()
+        parts += torch.split(shared, run, dim=-2)
+        start += words
+    return parts
+
+
+def _shared_or_told(batch: EmbeddedBatch) -> list[Tensor]:
+    try:
+        return shared_parts(batch)
+    except RuntimeError as error:
+        if not is_out_of_memory(error):
+            raise
+        raise ElmoError(
+            f"the vectors of all sentences do not fit on {batch.vectors.device}: take arrays in "
+            "host memory (convert_to_tensor=False), fewer layers, or fewer sentences a call"
+        ) from error
+
+
+def deliver_arrays(
+    batches: Iterable[EmbeddedBatch], dtype: OutputDtype = "float32"
+) -> Iterator[tuple[EmbeddedBatch, Sequence[Array]]]:
+    """Give the vectors of each sentence of each batch in host memory.
+
+    Args:
+        batches: What was computed, or on a GPU launched.
+        dtype: Type of the arrays; on a GPU, converted before they are copied.
+    """
+    copies: HostCopies | None = None
+    waiting: list[tuple[EmbeddedBatch, Any]] = []
+    for batch in batches:
+        if batch.vectors.device.type == "cpu":
+            yield batch, [part.to(_DTYPES[dtype]).numpy() for part in own_parts(batch)]
+            continue
+        copies = copies or HostCopies(batch.vectors.device, _DTYPES[dtype])
+        waiting.append((batch, copies.mark()))
+        if len(waiting) > 1:
+            before, mark = waiting.pop(0)
+            yield before, copies.fetch(before, mark)
+    for batch, mark in waiting:
+        assert copies is not None
+        yield batch, copies.fetch(batch, mark)
+
+
+class HostCopies:
+    """Copies results of a GPU to host memory while the GPU goes on.
+
+    Args:
+        device: The GPU.
+        dtype: Type of the arrays.
+    """
+
+    def __init__(self, device: torch.device, dtype: torch.dtype) -> None:
+        self._device = device
+        self._dtype = dtype
+        self._stream: torch.cuda.Stream | None = None
+        self._pinned: list[Tensor] = []
+
+    def mark(self) -> torch.cuda.Event:
+        """Note the end of all that was launched so far."""
+        event = torch.cuda.Event()  # type: ignore[no-untyped-call]
+        event.record(torch.cuda.current_stream(self._device))
+        return event
+
+    def fetch(self, batch: EmbeddedBatch, launched: torch.cuda.Event) -> list[Array]:
+        """Copy the results of a batch.
+
+        Args:
+            batch: The batch.
+            launched: The mark behind it.
+        """
+        if batch.vectors.nbytes <= _SMALL_BYTES:
+            flat = by_sentence(batch.vectors, batch.sizes).to(self._dtype).cpu().numpy()
+            return array_parts(flat, batch.sizes, batch.vectors.shape)
+        if self._stream is None:
+            self._stream = torch.cuda.Stream(self._device)  # type: ignore[no-untyped-call]
+        self._stream.wait_event(launched)
+        parts: list[Array] = []
+        copying: tuple[Tensor, list[int], torch.cuda.Event] | None = None
+        start = 0
+        runs = step_runs(batch.sizes, SHARED_BYTES // max(1, batch.row_bytes))
+        for number, run in enumerate(runs):
+            words = sum(run)
+            begun = self._begin(batch.vectors.narrow(-2, start, words), run, number % 2)
+            start += words
+            if copying is not None:
+                parts += self._end(*copying, batch.vectors.shape)
+            copying = begun
+        if copying is not None:
+            parts += self._end(*copying, batch.vectors.shape)
+        return parts
+
+    def _begin(
+        self, vectors: Tensor, sizes: list[int], buffer: int
+    ) -> tuple[Tensor, list[int], torch.cuda.Event]:
+        """Start to copy the vectors of some sentences to one of the two pinned buffers."""
+        with torch.cuda.stream(self._stream):
+            flat = by_sentence(vectors, sizes).to(self._dtype)
+            target = self._buffer(buffer, flat.numel()).view_as(flat)
+            target.copy_(flat, non_blocking=True)
+            done = torch.cuda.Event()  # type: ignore[no-untyped-call]
+            done.record(self._stream)
+        return target, sizes, done
+
+    def _end(
+        self, pinned: Tensor, sizes: list[int], done: torch.cuda.Event, shape: Sequence[int]
+    ) -> list[Array]:
+        done.synchronize()
+        # NumPy asks for huge pages, without which fresh memory costs more than the copy.
+        array = np.empty(tuple(pinned.shape), dtype=str(self._dtype).removeprefix("torch."))
+        torch.from_numpy(array).copy_(pinned)
+        return array_parts(array, sizes, shape)
+
+    def _buffer(self, number: int, values: int) -> Tensor:
+        while len(self._pinned) < 2:
+            self._pinned.append(torch.empty(0, dtype=self._dtype))
+        if self._pinned[number].numel() < values:
+            self._pinned[number] = torch.empty(values, dtype=self._dtype, pin_memory=True)
+        return self._pinned[number][:values]
+
+
+def by_sentence(vectors: Tensor, sizes: Sequence[int]) -> Tensor:
+    """Put the layers of each sentence together.
+
+    Args:
+        vectors: Shape `(n, dim)` or `(n_layers, n, dim)`.
+        sizes: Words of each sentence, n together.
+
+    Returns:
+        Shape `(n, dim)` or `(n_layers * n, dim)`: all layers of the first sentence, then those of
+        the second, ...
+    """
+    if vectors.dim() == 2:
+        return vectors
+    n_layers, n, dim = vectors.shape
+    counts = np.asarray(sizes, dtype=np.int64)
+    sentence, place = ragged_positions(n_layers * counts)
+    starts = (np.cumsum(counts) - counts)[sentence]
+    layer, word = np.divmod(place, counts[sentence])
+    rows = send(layer * n + starts + word, vectors.device)
+    return vectors.reshape(-1, dim).index_select(0, rows)
+
+
+def array_parts(flat: Array, sizes: Sequence[int], shape: Sequence[int]) -> list[Array]:
+    """Cut what `by_sentence` gave.
+
+    Args:
+        flat: Shape `(rows, dim)`.
+        sizes: Words of each sentence.
+        shape: Shape of the vectors of the batch, `(n, dim)` or `(n_layers, n, dim)`.
+    """
+    lead, dim = tuple(shape[:-2]), shape[-1]
+    parts = []
+    start = 0
+    for size in sizes:
+        end = start + size * (lead[0] if lead else 1)
+        parts.append(flat[start:end].reshape(*lead, size, dim))
+        start = end
+    return parts
