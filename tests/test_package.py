@@ -21,7 +21,8 @@ SOURCE = ROOT / "src" / "elmo"
 LEVELS = [
     {"errors"},
     {"settings"},
-    {"kernels.gpu"},
+    {"kernels.gpu", "kernels.compiler"},
+    {"kernels.native"},
     {"kernels.inference_cell", "kernels.inference_graphs", "kernels.word_filters"},
     {"kernels.lstm_cell", "kernels.character_windows", "kernels.highway"},
     {"kernels.sampled_softmax"},

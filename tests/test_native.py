@@ -1,0 +1,392 @@
+"""The native kernel: right in every format, blind to neighbours and threads, and dispensable."""
+
+import copy
+import os
+import subprocess
+import sys
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+import elmo.linear
+from elmo import ELMo, ElmoConfig
+from elmo.characters import batch_to_ids
+from elmo.errors import ElmoWarning
+from elmo.kernels import compiler
+from elmo.kernels.compiler import CannotBuildError, instruction_flags, kernel, why_not
+from elmo.kernels.native import Format, Matrix, gate_places, native_format
+from elmo.linear import Bricks, NativeLinear, runs_natively
+from elmo.packed import NativeLSTM, PackedBiLM, PackedLSTM
+from strategies import seeded_bilm
+
+FORMATS = [format for format in Format if kernel() is not None and kernel().elmo_group(int(format))]
+"""What this CPU can do; the others are tested where they run."""
+# How far the product of numbers of size 1 may be off, for each square root of the inputs.
+ALLOWED = {
+    Format.FLOAT32: 1e-5,
+    Format.FLOAT16: 4e-3,
+    Format.BFLOAT16: 2e-2,
+    Format.BFLOAT16_PAIRS: 4e-2,
+    Format.INT8_WORDS: 6e-2,
+    Format.INT8_BYTES: 0.15,
+}
+SENTENCES = [
+    "The old bank of the river was flooded .".split(),
+    ["Hello"],
+    "She put her money into the bank on Monday morning before she left .".split(),
+    "a b c".split(),
+    ["word"] * 30,
+]
+
+pytestmark = pytest.mark.skipif(kernel() is None, reason=f"no native kernel: {why_not()}")
+
+
+def random_case(out, inputs, rows, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    weight = torch.randn(out, inputs, generator=generator)
+    return (
+        weight,
+        torch.randn(out, generator=generator),
+        torch.randn(rows, inputs, generator=generator),
+    )
+
+
+def test_this_machine_has_a_compiler_and_all_precisions():
+    """CI has gcc: were the kernel not built there, all tests below would be skipped unseen."""
+    assert set(FORMATS) >= {Format.FLOAT32, Format.FLOAT16, Format.BFLOAT16, Format.INT8_WORDS}
+    assert all(runs_natively(precision) for precision in ("fp32", "fp16", "bf16", "int8"))
+
+
+# --- products -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("format", FORMATS)
+@given(
+    out=st.integers(1, 70),
+    inputs=st.sampled_from([1, 2, 3, 5, 16, 33, 64, 300, 1030]),
+    rows=st.integers(1, 40),
+    bias=st.booleans(),
+)
+def test_a_product_is_what_float64_says(format, out, inputs, rows, bias):
+    weight, b, x = random_case(out, inputs, rows)
+    expected = x.double() @ weight.double().T + bias * b
+    found = NativeLinear(weight, b if bias else None, format)(x)
+    assert found.shape == (rows, out)
+    allowed = ALLOWED[format] * inputs**0.5
+    torch.testing.assert_close(found.double(), expected, rtol=0, atol=allowed)
+
+
+@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize(("out", "inputs"), [(64, 16), (17, 67), (256, 600)])
+def test_a_row_does_not_depend_on_the_others(format, out, inputs):
+    weight, bias, x = random_case(out, inputs, 120)
+    linear = NativeLinear(weight, bias, format)
+    together = linear(x)
+    for size in (1, 2, 3, 5, 7, 12, 13, 50):
+        parts = torch.cat([linear(part) for part in x.split(size)])
+        assert torch.equal(parts, together), size
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_a_product_does_not_depend_on_the_threads(format):
+    weight, bias, x = random_case(200, 300, 37)
+    linear = NativeLinear(weight, bias, format)
+    expected = linear(x)
+    before = torch.get_num_threads()
+    try:
+        for threads in (2, 3, 16):
+            torch.set_num_threads(threads)
+            assert torch.equal(linear(x), expected)
+    finally:
+        torch.set_num_threads(before)
+
+
+@given(out=st.integers(1, 70), inputs=st.integers(1, 70))
+def test_a_float32_weight_comes_back_bit_for_bit(out, inputs):
+    weight, _, _ = random_case(out, inputs, 1)
+    assert torch.equal(Matrix(weight, Format.FLOAT32).weight(), weight)
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_other_weights_come_back_rounded(format):
+    weight, _, _ = random_case(37, 53, 1)
+    given_back = Matrix(weight, format).weight()
+    step = weight.abs().amax(dim=1, keepdim=True) / 127
+    assert ((given_back - weight).abs() <= step / 2 + 1e-6).all()
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_no_rows_and_zeros_are_no_trouble(format):
+    linear = NativeLinear(torch.zeros(20, 10), torch.ones(20), format)
+    assert linear(torch.empty(0, 10)).shape == (0, 20)
+    assert torch.equal(linear(torch.zeros(3, 10)), torch.ones(3, 20))
+
+
+@pytest.mark.parametrize(
+    "format", [f for f in FORMATS if f in (Format.INT8_WORDS, Format.INT8_BYTES)]
+)
+def test_whole_numbers_never_overflow(format):
+    """All inputs and weights at their bounds: the largest sums there can be."""
+    for inputs in (512, 4096, 20000):
+        linear = NativeLinear(torch.ones(16, inputs), None, format)
+        for sign in (1.0, -1.0):
+            found = linear(torch.full((3, inputs), sign))
+            torch.testing.assert_close(found, torch.full((3, 16), sign * inputs), rtol=1e-3, atol=0)
+
+
+def test_rows_that_are_not_in_one_piece_are_read_rightly():
+    weight, _, x = random_case(20, 10, 12)
+    linear = NativeLinear(weight, None, Format.FLOAT32)
+    assert torch.equal(linear(x[::2]), linear(x[::2].clone()))
+
+
+def test_large_weights_have_pages_of_their_own():
+    weight, _, x = random_case(2048, 600, 3)  # 4.9 MB
+    linear = NativeLinear(weight, None, Format.FLOAT32)
+    torch.testing.assert_close(linear(x), x @ weight.T, rtol=0, atol=1e-3)
+    assert torch.equal(linear.weight(), weight)
+
+
+# --- layers ---------------------------------------------------------------------------------------
+
+SHAPES = [
+    {},
+    {"dim": 40, "projection_dim": 24, "n_layers": 1},
+    {"dim": 17, "projection_dim": 5},
+    {"dim": 16, "projection_dim": 16},
+    {"skip_connections": False, "cell_clip": None, "proj_clip": None},
+]
+
+
+@pytest.mark.parametrize("changes", SHAPES)
+@torch.no_grad()
+def test_float32_layers_equal_the_plain_ones(changes):
+    plain = seeded_bilm(ElmoConfig.preset("tiny", **changes), recurrent_scale=1.5)
+    packed = PackedBiLM(plain)
+    assert isinstance(packed.forward_layers[0], NativeLSTM)
+    ids = batch_to_ids(SENTENCES)
+    found, expected = packed.run(ids), plain.run(ids)
+    torch.testing.assert_close(found.layers, expected.layers, rtol=0, atol=1e-5)
+    torch.testing.assert_close(found.state.hidden, expected.state.hidden, rtol=0, atol=1e-5)
+    torch.testing.assert_close(found.state.memory, expected.state.memory, rtol=1e-5, atol=1e-5)
+    for name, tensor in packed.to_checkpoint().tensors.items():
+        assert torch.equal(tensor, plain.state_dict()[name]), name
+
+
+@torch.no_grad()
+def test_both_clips_are_kept(clipping_bilm):
+    ids = batch_to_ids(SENTENCES)
+    found, expected = PackedBiLM(clipping_bilm).run(ids), clipping_bilm.run(ids)
+    torch.testing.assert_close(found.layers, expected.layers, rtol=0, atol=1e-5)
+    assert found.state.memory.abs().max() == 0.5
+
+
+@pytest.mark.parametrize("precision", ["fp16", "bf16", "int8"])
+@torch.no_grad()
+def test_reduced_precision_is_close_and_in_order(precision, tiny_config):
+    plain = seeded_bilm(tiny_config)
+    ids = batch_to_ids(SENTENCES)
+    exact = plain.run(ids).layers
+    difference = (PackedBiLM(plain, precision).run(ids).layers - exact).abs().max()
+    assert 0 < difference < {"fp16": 5e-3, "bf16": 5e-2, "int8": 0.2}[precision]
+
+
+@pytest.mark.parametrize("precision", ["fp32", "fp16", "bf16", "int8"])
+def test_no_precision_depends_on_batch_or_threads(precision, tiny_bilm):
+    elmo = ELMo(tiny_bilm, precision=precision)
+    expected = elmo.encode_tokens(SENTENCES)
+    before = torch.get_num_threads()
+    try:
+        for threads, size in ((1, 1), (2, 2), (3, 5)):
+            torch.set_num_threads(threads)
+            found = elmo.encode_tokens(SENTENCES, batch_size=size)
+            for one, other in zip(found, expected, strict=True):
+                assert (one == other).all()
+    finally:
+        torch.set_num_threads(before)
+
+
+@torch.no_grad()
+def test_int8_without_a_projection_falls_back_to_single_steps():
+    config = ElmoConfig.preset("tiny", dim=16, projection_dim=16)
+    plain = seeded_bilm(config)
+    if plain.forward_layers[0].projection_weight is not None:
+        pytest.skip("this model has a projection")
+    packed = PackedBiLM(plain, "int8")
+    assert isinstance(packed.forward_layers[0], PackedLSTM)
+    ids = batch_to_ids(SENTENCES)
+    assert (packed.run(ids).layers - plain.run(ids).layers).abs().max() < 0.2
+
+
+@pytest.mark.parametrize("dim", [1, 15, 16, 17, 100])
+def test_every_gate_has_one_place(dim):
+    places = gate_places(dim).tolist()
+    assert sorted(place for place in places if place < 4 * dim) == list(range(4 * dim))
+
+
+@pytest.mark.parametrize("precision", ["fp16", "bf16", "int8"])
+@torch.no_grad()
+def test_gru_layers_take_every_precision(precision, tiny_config):
+    plain = seeded_bilm(tiny_config.replace(cell="gru"))
+    ids = batch_to_ids(SENTENCES)
+    difference = PackedBiLM(plain, precision).run(ids).layers - plain.run(ids).layers
+    assert 0 < difference.abs().max() < 0.2
+
+
+# --- without the kernel ---------------------------------------------------------------------------
+
+
+@pytest.fixture
+def no_kernel(monkeypatch):
+    monkeypatch.setattr(elmo.linear, "native_format", lambda precision: None)
+
+
+@pytest.mark.parametrize("cell", ["lstm", "gru"])
+@torch.no_grad()
+def test_pytorch_serves_without_the_kernel(no_kernel, tiny_config, cell):
+    plain = seeded_bilm(tiny_config.replace(cell=cell))
+    packed = PackedBiLM(plain)
+    assert not isinstance(packed.forward_layers[0], NativeLSTM)
+    ids = batch_to_ids(SENTENCES)
+    torch.testing.assert_close(packed.run(ids).layers, plain.run(ids).layers, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("precision", ["fp16", "int8"])
+@torch.no_grad()
+def test_without_the_kernel_weights_are_rounded_all_the_same(no_kernel, tiny_config, precision):
+    plain = seeded_bilm(tiny_config)
+    ids = batch_to_ids(SENTENCES)
+    found = PackedBiLM(plain, precision).run(ids).layers
+    assert Bricks(precision).dtype == torch.float32
+    rounded = copy.deepcopy(plain)
+    for name, parameter in rounded.named_parameters():
+        if name.endswith(
+            ("recurrent_weight", "input_weight", "projection_weight", "projection.weight")
+        ):
+            native = Matrix(parameter, Format.FLOAT16 if precision == "fp16" else Format.INT8_WORDS)
+            parameter.copy_(native.weight())
+    difference = (found - plain.run(ids).layers).abs().max()
+    closer = (found - rounded.run(ids).layers).abs().max()
+    assert closer < difference  # what is left are the highways' weights
+
+
+def test_a_precision_that_saves_nothing_says_so(no_kernel, tiny_bilm):
+    assert not runs_natively("int8")
+    with pytest.warns(ElmoWarning, match="no faster here: no native kernel"):
+        ELMo(tiny_bilm, precision="int8")
+
+
+def run_switched(**environment):
+    code = (
+        "from elmo.kernels.compiler import kernel, why_not; print(kernel() is None, why_not())\n"
+        "from elmo import ELMo, ElmoConfig, random_bilm\n"
+        "print(ELMo(random_bilm(ElmoConfig.preset('tiny'))).encode_tokens([['a']])[0].shape)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+        env={**os.environ, **environment},
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_the_kernel_can_be_switched_off():
+    assert "True ELMO_NATIVE=0 switches it off" in run_switched(ELMO_NATIVE="0")
+
+
+def test_a_missing_compiler_is_named_and_nothing_breaks():
+    assert "True no C++ compiler (nowhere-c++)" in run_switched(CXX="nowhere-c++")
+
+
+def test_a_failing_compiler_is_named_and_nothing_breaks(tmp_path):
+    broken = tmp_path / "broken-c++"
+    broken.write_text(
+        "#!/bin/sh\ntest \"$1\" = --version && exit 0\necho 'internal error' >&2\nexit 4\n"
+    )
+    broken.chmod(0o755)
+    told = run_switched(CXX=str(broken), XDG_CACHE_HOME=str(tmp_path))
+    assert "failed: internal error" in told
+    assert not list((tmp_path / "elmo-torch" / "kernels").iterdir())
+
+
+def test_the_kernel_is_built_once_and_kept(tmp_path):
+    told = run_switched(XDG_CACHE_HOME=str(tmp_path))
+    assert told.startswith("False")
+    (library,) = (tmp_path / "elmo-torch" / "kernels").iterdir()
+    built = library.stat().st_mtime_ns
+    run_switched(XDG_CACHE_HOME=str(tmp_path))
+    assert library.stat().st_mtime_ns == built
+
+
+def test_a_folder_that_others_can_write_to_is_not_used(tmp_path, monkeypatch):
+    folder = tmp_path / "elmo-torch" / "kernels"
+    folder.mkdir(parents=True)
+    folder.chmod(0o777)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert compiler._folder() != folder
+    assert (compiler._folder().stat().st_mode & 0o077) == 0
+    folder.chmod(0o700)
+    assert compiler._folder() == folder
+
+
+AVX2 = {"avx2", "fma", "f16c"}
+AVX512 = AVX2 | {"avx512f", "avx512bw", "avx512vl", "avx512dq"}
+
+
+@pytest.mark.parametrize(
+    ("instructions", "expected"),
+    [
+        (set(), []),
+        ({"avx2"}, []),
+        (AVX2, ["-mavx2", "-mfma", "-mf16c"]),
+        (AVX2 | {"avx512f"}, ["-mavx2", "-mfma", "-mf16c"]),
+        (AVX2 | {"avx512_vnni"}, ["-mavx2", "-mfma", "-mf16c"]),
+    ],
+)
+def test_the_kernel_is_built_for_what_the_cpu_has(instructions, expected):
+    assert instruction_flags(frozenset(instructions)) == expected
+
+
+def test_the_newest_instructions_are_used_where_they_are():
+    flags = instruction_flags(frozenset(AVX512 | {"avx512_vnni", "avx512_bf16"}))
+    assert {"-mavx512f", "-mavx512vnni", "-mavx512bf16"} <= set(flags)
+    assert "-mavx512vnni" not in instruction_flags(frozenset(AVX512))
+
+
+def test_an_old_cpu_gets_no_kernel(monkeypatch):
+    monkeypatch.setattr(compiler, "cpu_instructions", lambda: frozenset({"sse2"}))
+    with pytest.raises(CannotBuildError, match="needs AVX2, FMA and F16C"):
+        compiler._load()
+
+
+def test_the_fastest_format_that_the_cpu_has_is_taken(monkeypatch):
+    assert native_format("fp32") == Format.FLOAT32
+    if Format.INT8_BYTES in FORMATS:
+        assert native_format("int8") == Format.INT8_BYTES
+    else:
+        assert native_format("int8") == Format.INT8_WORDS
+
+
+def test_the_kernel_is_compiled_without_a_warning(tmp_path):
+    """For all CPUs that it knows, not only this one: whatever runs elsewhere compiles here."""
+    for instructions in (AVX2, AVX512, AVX512 | {"avx512_vnni", "avx512_bf16"}):
+        flags = instruction_flags(frozenset(instructions))
+        done = subprocess.run(
+            [
+                compiler._compiler(),
+                *(*compiler._FLAGS, "-O0", *flags, "-Wall", "-Wextra"),
+                # Some versions of GCC's own headers trip over these.
+                *("-Wno-maybe-uninitialized", "-Wno-uninitialized"),
+                *(str(compiler._SOURCE), "-o", str(tmp_path / "kernel.so")),
+            ],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert (done.returncode, done.stderr) == (0, "")
