@@ -1,0 +1,112 @@
+"""Word vectors that stay on a device: always the same, whatever is remembered."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from elmo import TokenFile
+from elmo.device_words import DeviceWordVectors, _renumber
+from elmo.word_vectors import write_token_file
+
+CPU = torch.device("cpu")
+
+
+class Counter:
+    """A stand-in for the character encoder that can be told from its results, and counts."""
+
+    def __init__(self):
+        self.computed = []
+
+    def __call__(self, words):
+        self.computed += words
+        return torch.tensor([[len(word), sum(word.encode()), 1.0] for word in words])
+
+
+def remember(compute, capacity, file=None):
+    return DeviceWordVectors(compute, 3, capacity, CPU, lambda word: len(word) > 3, file)
+
+
+def batches_of_words():
+    return st.lists(
+        st.lists(st.sampled_from(["a", "b", "cc", "d", "eeee"]), max_size=6), max_size=4
+    )
+
+
+@settings(max_examples=60)
+@given(batches=st.lists(batches_of_words(), max_size=5), capacity=st.integers(0, 6))
+def test_vectors_are_the_same_whatever_is_remembered(batches, capacity):
+    vectors = remember(Counter(), capacity)
+    for sentences in batches:
+        words = [word for sentence in sentences for word in sentence]
+        found = vectors.read(sentences)
+        assert len(found.vectors) == len(set(words))
+        expected = Counter()(words).reshape(-1, 3)
+        assert torch.equal(found.vectors[found.tokens], expected)
+        assert found.n_cut == words.count("eeee")
+        assert len(vectors) <= capacity
+        assert torch.equal(vectors.lookup(words), expected)
+
+
+def test_only_new_words_are_computed():
+    counter = Counter()
+    vectors = remember(counter, 10)
+    vectors.read([["a", "b", "a"], [], ["c"]])
+    vectors.read([["c", "d"]])
+    assert counter.computed == ["a", "b", "c", "d"]
+    vectors.clear()
+    assert len(vectors) == 0
+    vectors.read([["a"]])
+    assert counter.computed[4:] == ["a"]
+
+
+def test_the_words_that_were_not_asked_for_longest_are_forgotten_first():
+    counter = Counter()
+    vectors = remember(counter, 3)
+    for sentence in (["a"], ["b"], ["c"], ["a"], ["d"], ["a", "c", "d"]):
+        vectors.read([sentence])
+    assert counter.computed == ["a", "b", "c", "d"]  # d took the place of b
+    vectors.read([["b"]])
+    assert counter.computed[4:] == ["b"]
+    # Words of the batch at hand stay: of three new ones, none finds a place beside three known.
+    vectors.clear()
+    vectors.read([["a", "b", "c"]])
+    vectors.read([["a", "b", "c", "x", "y", "z"]])
+    counter.computed.clear()
+    vectors.read([["a", "b", "c"]])
+    assert counter.computed == []
+
+
+def test_a_failure_leaves_no_word_without_its_vector():
+    fails = True
+
+    def compute(words):
+        if fails:
+            raise torch.OutOfMemoryError("no memory")
+        return Counter()(words)
+
+    vectors = remember(compute, 10)
+    with pytest.raises(torch.OutOfMemoryError):
+        vectors.read([["a", "b"]])
+    assert len(vectors) == 0
+    fails = False
+    assert torch.equal(vectors.lookup(["b", "a"]), Counter()(["b", "a"]))
+
+
+def test_words_on_file_are_read_and_the_others_computed(tmp_path):
+    write_token_file(tmp_path / "tokens.h5", ["a", "b"], Counter(), "f")
+    counter = Counter()
+    vectors = remember(counter, 10, TokenFile(tmp_path / "tokens.h5"))
+    assert torch.equal(vectors.lookup(["b", "c", "a"]), Counter()(["b", "c", "a"]))
+    assert torch.equal(vectors.lookup(["a"]), Counter()(["a"]))
+    assert counter.computed == ["c"]
+
+
+@given(numbers=st.lists(st.integers(0, 19), max_size=30), limit=st.sampled_from([20, 10_000]))
+def test_renumbering_is_that_of_numpy(numbers, limit):
+    given_numbers = np.array(numbers, dtype=np.int64)
+    distinct, places = _renumber(given_numbers, limit)
+    expected, inverse = np.unique(given_numbers, return_inverse=True)
+    assert np.array_equal(distinct, expected)
+    assert np.array_equal(places, inverse)

@@ -1,0 +1,185 @@
+"""The path of the data on a GPU, run on CPU tensors: the results of the path on a CPU."""
+
+import copy
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import elmo.pipeline
+from elmo import ELMo, ElmoConfig
+from elmo.bilm import word_ids
+from elmo.device_words import DeviceWordVectors
+from elmo.devices import is_out_of_memory
+from elmo.errors import ConfigError, ElmoError
+from elmo.fused import FusedBiLM, on_gpu
+from elmo.pipeline import Pipeline
+from elmo.selection import select_layers
+from strategies import batches, seeded_bilm
+
+CONFIG = ElmoConfig.preset("tiny", dim=8, projection_dim=4, filters=((1, 3), (3, 5)))
+SENTENCES = [["The", "cat", "sat", "."], ["No"], ["Öl", "河", "x" * 60, "The"], [], ["a"] * 7]
+
+
+@pytest.fixture(scope="module")
+def plain():
+    return seeded_bilm(CONFIG)
+
+
+@pytest.fixture(scope="module")
+def on_cpu(plain):
+    return ELMo(plain)
+
+
+def gpu_pipeline(plain, capacity=100):
+    """Build what a GPU gets: a fused model, and words that stay on its device."""
+    ids = word_ids(plain.config, None)
+    pipeline = Pipeline(FusedBiLM(copy.deepcopy(plain)), ids)
+    cpu = torch.device("cpu")
+    pipeline.words = DeviceWordVectors(pipeline._encode, 4, capacity, cpu, ids.is_cut)
+    return pipeline
+
+
+def embed(pipeline, sentences, layers="all", **settings):
+    selection = select_layers(layers, pipeline.config)
+    results = dict(pipeline.embed(sentences, selection, **settings))
+    assert sorted(results) == list(range(len(sentences)))
+    return [results[number].numpy() for number in range(len(sentences))]
+
+
+def assert_close(found, expected):
+    for vectors, others in zip(found, expected, strict=True):
+        assert vectors.shape == others.shape
+        np.testing.assert_allclose(vectors, others, rtol=0, atol=1e-5)
+
+
+@pytest.mark.filterwarnings("ignore:words longer:elmo.errors.ElmoWarning")
+@pytest.mark.parametrize("state", ["zero", "warm"])
+@settings(max_examples=15)
+@given(
+    batch=batches(max_size=6),
+    batch_size=st.one_of(st.none(), st.integers(1, 3)),
+    batch_tokens=st.one_of(st.none(), st.integers(1, 9)),
+    capacity=st.integers(0, 8),
+)
+def test_the_path_of_a_gpu_gives_the_same_vectors(
+    plain, on_cpu, state, batch, batch_size, batch_tokens, capacity
+):
+    expected = on_cpu.encode_tokens(batch, state=state)
+    limits = {"batch_size": batch_size, "batch_tokens": batch_tokens}
+    assert_close(embed(gpu_pipeline(plain, capacity), batch, policy=state, **limits), expected)
+
+
+@pytest.mark.parametrize("layers", ["all", "top", "mix", 0, 1])
+def test_every_choice_of_layers_is_the_same(plain, on_cpu, layers):
+    with pytest.warns(match="words longer"):
+        expected = ELMo(plain).encode_tokens(SENTENCES, layers=layers)
+    assert_close(embed(gpu_pipeline(plain), SENTENCES, layers), expected)
+
+
+@pytest.mark.filterwarnings("ignore:words longer:elmo.errors.ElmoWarning")
+def test_carried_state_is_the_same(plain):
+    pipeline, elmo = gpu_pipeline(plain), ELMo(plain)
+    for call in (SENTENCES, SENTENCES[:2], SENTENCES[::-1]):
+        expected = elmo.encode_tokens(call, state="carry", batch_size=3)
+        assert_close(embed(pipeline, call, policy="carry", batch_size=3), expected)
+    torch.testing.assert_close(
+        pipeline.carried.state.memory, elmo.carried_state.memory, rtol=0, atol=1e-5
+    )
+
+
+def test_cut_words_are_counted_wherever_they_stand(plain):
+    pipeline = gpu_pipeline(plain)
+    embed(pipeline, [["x" * 60, "a"], ["x" * 60], ["y" * 99]])
+    assert pipeline.n_cut_words == 3
+    embed(pipeline, [["x" * 60, "a"]])
+    assert pipeline.n_cut_words == 4
+
+
+# --- too little memory ----------------------------------------------------------------------------
+
+
+class SmallGPU:
+    """Stands in for `Pipeline._run` where memory holds so many words and no more."""
+
+    def __init__(self, pipeline, most_words):
+        self._run = pipeline._run
+        self.most_words = most_words
+        self.tried = []
+
+    def __call__(self, sentences, start, depth):
+        words = sum(map(len, sentences))
+        self.tried.append(words)
+        if words > self.most_words:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return self._run(sentences, start, depth)
+
+
+@pytest.mark.filterwarnings("ignore:words longer:elmo.errors.ElmoWarning")
+@pytest.mark.parametrize("state", ["zero", "carry"])
+@pytest.mark.parametrize("most_words", [9, 12, 20])
+def test_a_batch_that_does_not_fit_is_halved(plain, monkeypatch, state, most_words):
+    pipeline, elmo = gpu_pipeline(plain), ELMo(plain)
+    monkeypatch.setattr(pipeline, "_run", SmallGPU(pipeline, most_words))
+    for _ in range(2):
+        expected = elmo.encode_tokens(SENTENCES, state=state)
+        assert_close(embed(pipeline, SENTENCES, policy=state), expected)
+
+
+def test_what_did_not_fit_once_is_not_tried_again(plain, monkeypatch):
+    pipeline = gpu_pipeline(plain)
+    small = SmallGPU(pipeline, 8)
+    monkeypatch.setattr(pipeline, "_run", small)
+    sentences = [["a"] * 4] * 8
+    embed(pipeline, sentences)
+    assert small.tried[:3] == [32, 16, 8]
+    small.tried.clear()
+    embed(pipeline, sentences)
+    assert small.tried == [8] * 4
+
+
+def test_a_sentence_that_does_not_fit_alone_is_named(plain, monkeypatch):
+    pipeline = gpu_pipeline(plain)
+    monkeypatch.setattr(pipeline, "_run", SmallGPU(pipeline, 3))
+    with pytest.raises(
+        ElmoError, match=r"too little memory for a sentence of 5 words.*device='cpu'"
+    ):
+        embed(pipeline, [["a"] * 5, ["b"]])
+
+
+def test_other_errors_are_not_taken_for_too_little_memory(plain, monkeypatch):
+    pipeline = gpu_pipeline(plain)
+
+    def broken(*arguments):
+        raise RuntimeError("something else")
+
+    monkeypatch.setattr(pipeline, "_run", broken)
+    with pytest.raises(RuntimeError, match="something else"):
+        embed(pipeline, SENTENCES)
+    assert is_out_of_memory(RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling"))
+
+
+def test_batches_of_a_gpu_fit_its_memory(plain, monkeypatch):
+    limits = {}
+    for gigabytes in (0.001, 1, 16, 1000):
+        memory = int(gigabytes * 2**30)
+        monkeypatch.setattr(elmo.pipeline, "_memory_for_batches", lambda device, m=memory: m)
+        pipeline = Pipeline(
+            FusedBiLM(seeded_bilm(CONFIG.replace(dim=4096))), word_ids(CONFIG, None)
+        )
+        limits[gigabytes] = pipeline._limits_of_gpu()
+    assert list(limits.values()) == sorted(limits.values())
+    assert limits[0.001][0] == 16
+    assert limits[1000] == (8192, 32 * 8192)
+
+
+# --- what runs where ------------------------------------------------------------------------------
+
+
+def test_a_model_that_cannot_be_fused_stays_plain(plain):
+    meta = torch.device("meta")
+    assert not isinstance(on_gpu(copy.deepcopy(plain), "fp32", meta), FusedBiLM)
+    with pytest.raises(ConfigError, match=r"precision is 'bf16', expected 'fp32'.*on meta"):
+        on_gpu(copy.deepcopy(plain), "bf16", meta)
