@@ -29,8 +29,10 @@ ALLOWED = {
     Format.FLOAT16: 4e-3,
     Format.BFLOAT16: 2e-2,
     Format.BFLOAT16_PAIRS: 4e-2,
+    Format.BFLOAT16_TILES: 4e-2,
     Format.INT8_WORDS: 6e-2,
     Format.INT8_BYTES: 0.15,
+    Format.INT8_TILES: 0.15,
 }
 SENTENCES = [
     "The old bank of the river was flooded .".split(),
@@ -337,6 +339,7 @@ def test_a_folder_that_others_can_write_to_is_not_used(tmp_path, monkeypatch):
 
 AVX2 = {"avx2", "fma", "f16c"}
 AVX512 = AVX2 | {"avx512f", "avx512bw", "avx512vl", "avx512dq"}
+NEWEST = {"avx512_vnni", "avx512_bf16", "amx_tile", "amx_bf16", "amx_int8"}
 
 
 @pytest.mark.parametrize(
@@ -354,8 +357,8 @@ def test_the_kernel_is_built_for_what_the_cpu_has(instructions, expected):
 
 
 def test_the_newest_instructions_are_used_where_they_are():
-    flags = instruction_flags(frozenset(AVX512 | {"avx512_vnni", "avx512_bf16"}))
-    assert {"-mavx512f", "-mavx512vnni", "-mavx512bf16"} <= set(flags)
+    flags = instruction_flags(frozenset(AVX512 | NEWEST))
+    assert {"-mavx512f", "-mavx512vnni", "-mavx512bf16", "-mamx-tile", "-mamx-int8"} <= set(flags)
     assert "-mavx512vnni" not in instruction_flags(frozenset(AVX512))
 
 
@@ -367,15 +370,13 @@ def test_an_old_cpu_gets_no_kernel(monkeypatch):
 
 def test_the_fastest_format_that_the_cpu_has_is_taken(monkeypatch):
     assert native_format("fp32") == Format.FLOAT32
-    if Format.INT8_BYTES in FORMATS:
-        assert native_format("int8") == Format.INT8_BYTES
-    else:
-        assert native_format("int8") == Format.INT8_WORDS
+    assert native_format("int8") == max(f for f in FORMATS if f.name.startswith("INT8"))
+    assert native_format("bf16") == max(f for f in FORMATS if f.name.startswith("BFLOAT16"))
 
 
 def test_the_kernel_is_compiled_without_a_warning(tmp_path):
     """For all CPUs that it knows, not only this one: whatever runs elsewhere compiles here."""
-    for instructions in (AVX2, AVX512, AVX512 | {"avx512_vnni", "avx512_bf16"}):
+    for instructions in (AVX2, AVX512, AVX512 | {"avx512_vnni"}, AVX512 | NEWEST):
         flags = instruction_flags(frozenset(instructions))
         done = subprocess.run(
             [

@@ -29,6 +29,7 @@ _PATIENCE = 300
 _AVX2 = {"avx2": "-mavx2", "fma": "-mfma", "f16c": "-mf16c"}
 _AVX512 = {f"avx512{part}": f"-mavx512{part}" for part in ("f", "bw", "vl", "dq")}
 _MORE = {"avx512_vnni": "-mavx512vnni", "avx512_bf16": "-mavx512bf16"}
+_MORE |= {f"amx_{part}": f"-mamx-{part}" for part in ("tile", "bf16", "int8")}
 """What /proc/cpuinfo calls instructions, and the compiler's flag for them."""
 
 logger = logging.getLogger(__name__)

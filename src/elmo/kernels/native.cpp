@@ -9,13 +9,15 @@
 // result of a row never depends, bit for bit, on what else is computed.
 
 #include <immintrin.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
-#include <limits>
+#include <optional>
 #include <system_error>
 #include <thread>
 #include <vector>
@@ -92,6 +94,7 @@ float largest_magnitude(const float* values, int64_t n) {
 // A format says how weights are stored and multiplied. GROUP inputs stand side by side in a lane of
 // 32 bits; `spread` copies the group of a row's inputs to all lanes, `add` multiplies and sums.
 // Where EXPANDS, weights are turned into float32 on the way, and for many rows once for all of them.
+// Where MATRIX_UNIT, a unit of its own multiplies 16 rows, 16 groups and 16 outputs at a time (AMX).
 // Where ROUNDS, rows are rounded to Input first, by `convert`, which gives the scale of the row; the
 // values of cells lie between -1 and 1, and `cell` rounds them by a scale known beforehand.
 
@@ -101,7 +104,7 @@ struct Float32 {
   using Sum = Floats;
   using Loaded = Floats;
   static constexpr int GROUP = 1;
-  static constexpr bool EXPANDS = false, ROUNDS = false, WHOLE = false;
+  static constexpr bool EXPANDS = false, ROUNDS = false, WHOLE = false, MATRIX_UNIT = false;
   static Loaded load_weights(const Weight* from) { return load(from); }
   static Loaded spread(const Input* from) { return all(*from); }
   static Sum add(Sum sum, Loaded x, Loaded w) { return sum + x * w; }
@@ -142,7 +145,7 @@ struct Bfloat16Pairs {  // products of pairs of bfloat16 in one instruction
   using Sum = Floats;
   using Loaded = __m512i;
   static constexpr int GROUP = 2;
-  static constexpr bool EXPANDS = false, ROUNDS = true, WHOLE = false;
+  static constexpr bool EXPANDS = false, ROUNDS = true, WHOLE = false, MATRIX_UNIT = false;
   static Loaded load_weights(const Weight* from) { return _mm512_loadu_si512(from); }
   static Loaded spread(const Input* from) {
     int32_t pair;
@@ -171,7 +174,7 @@ struct Int8Words {  // 8-bit weights times 16-bit inputs: no rounding of inputs 
   using Input = int16_t;
   using Sum = Ints;
   static constexpr int GROUP = 2;
-  static constexpr bool EXPANDS = false, ROUNDS = true, WHOLE = true;
+  static constexpr bool EXPANDS = false, ROUNDS = true, WHOLE = true, MATRIX_UNIT = false;
 #if defined(__AVX512BW__)
   using Loaded = __m512i;
   static Loaded load_weights(const Weight* from) {
@@ -218,7 +221,7 @@ struct Int8Bytes {  // 8-bit weights times 8-bit inputs, four at a time
   using Sum = Ints;
   using Loaded = __m512i;
   static constexpr int GROUP = 4;
-  static constexpr bool EXPANDS = false, ROUNDS = true, WHOLE = true;
+  static constexpr bool EXPANDS = false, ROUNDS = true, WHOLE = true, MATRIX_UNIT = false;
   static Loaded load_weights(const Weight* from) { return _mm512_loadu_si512(from); }
   static Loaded spread(const Input* from) {
     int32_t four;
@@ -238,6 +241,49 @@ struct Int8Bytes {  // 8-bit weights times 8-bit inputs, four at a time
   static Input cell(float value, int64_t) {
     return Input(int(std::nearbyint(value * 127.f)) + 128);
   }
+};
+#endif
+
+#if defined(__AMX_BF16__) && defined(__AVX512BF16__)
+struct Bfloat16Tiles : Bfloat16Pairs {
+  static constexpr bool WHOLE = true, MATRIX_UNIT = true;
+  using Sum = float;
+  // Tiles 0 to 3 are the sums of two times 16 rows and two times 16 outputs; 4 and 5 hold rows, 6 and
+  // 7 weights. Only constants may name them.
+  static void add_tiles() {
+    _tile_dpbf16ps(0, 4, 6);
+    _tile_dpbf16ps(1, 4, 7);
+  }
+  static void add_lower_tiles() {
+    _tile_dpbf16ps(2, 5, 6);
+    _tile_dpbf16ps(3, 5, 7);
+  }
+};
+#endif
+
+#if defined(__AMX_INT8__) && defined(__AVX512VNNI__)
+struct Int8Tiles {
+  using Weight = int8_t;
+  using Input = int8_t;
+  using Sum = int32_t;
+  static constexpr int GROUP = 4;
+  static constexpr bool EXPANDS = false, ROUNDS = true, WHOLE = true, MATRIX_UNIT = true;
+  static void add_tiles() {
+    _tile_dpbssd(0, 4, 6);
+    _tile_dpbssd(1, 4, 7);
+  }
+  static void add_lower_tiles() {
+    _tile_dpbssd(2, 5, 6);
+    _tile_dpbssd(3, 5, 7);
+  }
+  static float convert(const float* from, Input* to, int64_t n, int64_t) {
+    const float most = largest_magnitude(from, n);
+    const float scale = most > 0 ? most / 127.f : 1.f, factor = 1.f / scale;
+    for (int64_t k = 0; k < n; ++k) to[k] = Input(std::nearbyint(from[k] * factor));
+    return scale;
+  }
+  static float cell_scale(int64_t) { return 1.f / 127.f; }
+  static Input cell(float value, int64_t) { return Input(std::nearbyint(value * 127.f)); }
 };
 #endif
 
@@ -283,41 +329,53 @@ struct Start {
   const float* row(int64_t r) const { return table + (index ? index[r] : r) * stride; }
 };
 
-// How rows are cut into tiles of at most MAX_ROWS, all of nearly the same height.
+constexpr int64_t UNIT_SIDE = 16;  // rows, groups and outputs of the matrix unit's tiles
+
+// How rows are cut into tiles: of at most MAX_ROWS, all of nearly the same height; or, for the matrix
+// unit, of 16, the last of them not filled.
+template <class F>
 struct Tiles {
   int64_t rows;
-  int64_t count() const { return (rows + MAX_ROWS - 1) / MAX_ROWS; }
-  int64_t begin(int64_t tile) const { return rows * tile / count(); }
+  int64_t count() const {
+    const int64_t most = F::MATRIX_UNIT ? UNIT_SIDE : MAX_ROWS;
+    return (rows + most - 1) / most;
+  }
+  int64_t begin(int64_t tile) const {
+    return F::MATRIX_UNIT ? std::min(rows, tile * UNIT_SIDE) : rows * tile / count();
+  }
+  int64_t filled(int64_t tile) const { return begin(tile + 1) - begin(tile); }
+  int64_t height(int64_t tile) const { return F::MATRIX_UNIT ? UNIT_SIDE : filled(tile); }
 };
 
-// Rows as the micro-kernel reads them: tile after tile, in a tile group after group of inputs, in a
-// group row after row. Side by side they come from memory together; a stride of a power of two
-// between them would make them wait for each other.
+// Rows as the micro-kernel reads them: tile after tile, in a tile group after group of inputs (for
+// the matrix unit 16 groups after 16 groups), in a group row after row. Side by side they come from
+// memory together; a stride of a power of two between them would make them wait for each other.
 template <class F>
 class Rows {
  public:
   using Input = typename F::Input;
+  static constexpr int64_t DEPTH = F::GROUP * (F::MATRIX_UNIT ? UNIT_SIDE : 1);
 
-  explicit Rows(int64_t groups) : groups_(groups) {}
+  explicit Rows(int64_t groups) : width_(groups * F::GROUP) {}
 
   void reserve(int64_t rows) {
-    values_.resize(rows * groups_ * F::GROUP);
+    const Tiles<F> tiles{rows};
+    values_.resize((F::MATRIX_UNIT ? tiles.count() * UNIT_SIDE : rows) * width_);
     scales.assign(F::ROUNDS ? rows : 0, 1.f);
-    if (F::ROUNDS) row_.resize(groups_ * F::GROUP);
+    if (F::ROUNDS) row_.resize(width_);
   }
 
   // Takes over `rows` rows of `inputs` values.
   void set(const float* from, int64_t stride, int64_t inputs, int64_t rows) {
-    const Tiles tiles{rows};
+    const Tiles<F> tiles{rows};
     for (int64_t tile = 0; tile < tiles.count(); ++tile) {
-      const int64_t first = tiles.begin(tile), height = tiles.begin(tile + 1) - first;
-      for (int64_t r = 0; r < height; ++r) {
+      const int64_t first = tiles.begin(tile), height = tiles.height(tile);
+      for (int64_t r = 0; r < tiles.filled(tile); ++r) {
         Input* const to = place(first, height, r, 0);
         const float* const row = from + (first + r) * stride;
         if constexpr (F::ROUNDS) {
           scales[first + r] = F::convert(row, row_.data(), inputs, inputs);
-          for (int64_t k = 0; k < groups_; ++k)
-            std::copy_n(&row_[k * F::GROUP], F::GROUP, to + k * height * F::GROUP);
+          for (int64_t k = 0; k < width_; k += DEPTH) std::copy_n(&row_[k], DEPTH, to + k * height);
         } else {
           for (int64_t k = 0; k < inputs; ++k) to[k * height] = row[k];
         }
@@ -327,18 +385,17 @@ class Rows {
 
   // Where the input `k` of row `r` of the tile that begins at row `first` is.
   Input* place(int64_t first, int64_t height, int64_t r, int64_t k) {
-    const int64_t group = k / F::GROUP, rest = k % F::GROUP;
-    return &values_[first * groups_ * F::GROUP + (group * height + r) * F::GROUP + rest];
+    return &values_[first * width_ + k / DEPTH * DEPTH * height + r * DEPTH + k % DEPTH];
   }
 
   const Input* tile(int64_t first, int64_t height, int64_t group) const {
-    return &values_[first * groups_ * F::GROUP + group * height * F::GROUP];
+    return &values_[first * width_ + group * F::GROUP * height];
   }
 
   std::vector<float> scales;  // of the rows, where the format rounds them
 
  private:
-  int64_t groups_;
+  int64_t width_;
   std::vector<Input> values_, row_;
 };
 
@@ -431,11 +488,12 @@ void fetch(const void* from, int64_t bytes, int64_t part, int64_t parts) {
 // all rows pass by, and while they do, the next block is on its way; sums wait in `out` between the
 // blocks. `out_column` is where the first panel's columns go.
 template <class F>
-void multiply(const Matrix& matrix, const Rows<F>& x, int64_t rows, const Start& start, float* out,
-              int64_t out_stride, int64_t first_panel, int64_t end_panel, int64_t out_column) {
+void multiply_by_vectors(const Matrix& matrix, const Rows<F>& x, int64_t rows, const Start& start,
+                         float* out, int64_t out_stride, int64_t first_panel, int64_t end_panel,
+                         int64_t out_column) {
   using Weight = typename F::Weight;
   constexpr int64_t GROUP_WEIGHTS = COLUMNS * F::GROUP;
-  const Tiles tiles{rows};
+  const Tiles<F> tiles{rows};
   const bool alone = tiles.count() == 1, expands = F::EXPANDS && tiles.count() > 2;
   const int64_t block = F::WHOLE || alone
                             ? matrix.groups
@@ -457,7 +515,7 @@ void multiply(const Matrix& matrix, const Rows<F>& x, int64_t rows, const Start&
           for (int64_t k = 0; k < groups * GROUP_WEIGHTS; k += LANES)
             store(expanded + k, F::load_weights(weights + k));
       for (int64_t tile = 0; tile < tiles.count(); ++tile) {
-        const int64_t row = tiles.begin(tile), height = tiles.begin(tile + 1) - row;
+        const int64_t row = tiles.begin(tile), height = tiles.height(tile);
         const typename F::Input* const values = x.tile(row, height, group);
         if (!alone) fetch(next, groups * GROUP_WEIGHTS * sizeof(Weight), tile, tiles.count());
         if constexpr (F::EXPANDS)
@@ -475,6 +533,118 @@ void multiply(const Matrix& matrix, const Rows<F>& x, int64_t rows, const Start&
     }
   }
 }
+
+#if defined(__AMX_TILE__)
+
+// The compiler does not know that the unit's instructions read memory: what they read is written by
+// now.
+inline void finish_stores() { asm volatile("" ::: "memory"); }
+
+// Tells a thread's matrix unit that all of its tiles are 16 rows of 64 bytes.
+class MatrixUnit {
+ public:
+  MatrixUnit() {
+    alignas(64) struct {
+      uint8_t palette = 1, start_row = 0, reserved[14] = {};
+      uint16_t row_bytes[16] = {};
+      uint8_t rows[16] = {};
+    } shape;
+    for (int tile = 0; tile < 8; ++tile) shape.row_bytes[tile] = 64, shape.rows[tile] = UNIT_SIDE;
+    finish_stores();
+    _tile_loadconfig(&shape);
+  }
+  ~MatrixUnit() { _tile_release(); }
+
+  // Whether the system lets this process use the unit: its registers are large, so it wants to know.
+  static bool allowed() {
+    constexpr long REQUEST_PERMISSION = 0x1023, TILE_DATA = 18;
+    static const bool yes = syscall(SYS_arch_prctl, REQUEST_PERMISSION, TILE_DATA) == 0;
+    return yes;
+  }
+};
+
+// The same as `multiply_by_vectors` for formats of the matrix unit.
+template <class F>
+void multiply_by_unit(const Matrix& matrix, const Rows<F>& x, int64_t rows, const Start& start,
+                      float* out, int64_t out_stride, int64_t first_panel, int64_t end_panel,
+                      int64_t out_column) {
+  using Weight = typename F::Weight;
+  constexpr int64_t GROUP_WEIGHTS = COLUMNS * F::GROUP, SIDE = UNIT_SIDE;
+  constexpr int64_t ROW_BYTES = 64, WEIGHT_STRIDE = GROUP_WEIGHTS * sizeof(Weight);
+  const int64_t panel_weights = matrix.groups * GROUP_WEIGHTS;
+  const Tiles<F> tiles{rows};
+  const int64_t pairs = (tiles.count() + 1) / 2;
+  alignas(64) typename F::Sum sums[2 * SIDE][COLUMNS];
+  for (int64_t panel = first_panel; panel < end_panel; ++panel) {
+    const Weight* const weights = (const Weight*)matrix.weights + panel * panel_weights;
+    const int64_t column = panel * COLUMNS, to = out_column + (panel - first_panel) * COLUMNS;
+    for (int64_t pair = 0; pair < pairs; ++pair) {
+      const int64_t row = 2 * pair * SIDE, some = std::min(2 * SIDE, rows - row);
+      const bool both = some > SIDE;
+      fetch(weights + panel_weights, panel_weights * sizeof(Weight), pair, pairs);
+      finish_stores();
+      _tile_zero(0);
+      _tile_zero(1);
+      _tile_zero(2);
+      _tile_zero(3);
+      for (int64_t group = 0; group < matrix.groups; group += SIDE) {
+        const char* const from = (const char*)(weights + group * GROUP_WEIGHTS);
+        _tile_loadd(6, from, WEIGHT_STRIDE);
+        _tile_loadd(7, from + ROW_BYTES, WEIGHT_STRIDE);
+        _tile_loadd(4, x.tile(row, SIDE, group), ROW_BYTES);
+        F::add_tiles();
+        if (both) {
+          _tile_loadd(5, x.tile(row + SIDE, SIDE, group), ROW_BYTES);
+          F::add_lower_tiles();
+        }
+      }
+      constexpr int64_t SUM_STRIDE = COLUMNS * sizeof(typename F::Sum);
+      _tile_stored(0, &sums[0][0], SUM_STRIDE);
+      _tile_stored(1, &sums[0][SIDE], SUM_STRIDE);
+      _tile_stored(2, &sums[SIDE][0], SUM_STRIDE);
+      _tile_stored(3, &sums[SIDE][SIDE], SUM_STRIDE);
+      for (int64_t r = 0; r < some; ++r)
+        for (int64_t n = 0; n < COLUMNS; ++n) {
+          float sum = float(sums[r][n]);
+          if (matrix.scales) sum *= x.scales[row + r] * matrix.scales[column + n];
+          if (start.table) sum += start.row(row + r)[column + n];
+          out[(row + r) * out_stride + to + n] = sum;
+        }
+    }
+  }
+}
+
+#endif
+
+template <class F>
+void multiply(const Matrix& matrix, const Rows<F>& x, int64_t rows, const Start& start, float* out,
+              int64_t out_stride, int64_t first_panel, int64_t end_panel, int64_t out_column) {
+#if defined(__AMX_TILE__)
+  if constexpr (F::MATRIX_UNIT) {
+    multiply_by_unit<F>(matrix, x, rows, start, out, out_stride, first_panel, end_panel,
+                        out_column);
+    return;
+  } else
+#endif
+    multiply_by_vectors<F>(matrix, x, rows, start, out, out_stride, first_panel, end_panel,
+                           out_column);
+}
+
+// What a thread needs before it computes in a format.
+template <class F>
+class Ready {
+#if defined(__AMX_TILE__)
+  std::optional<MatrixUnit> unit_;
+
+ public:
+  Ready() {
+    if constexpr (F::MATRIX_UNIT) unit_.emplace();
+  }
+#else
+ public:
+  Ready() {}
+#endif
+};
 
 // --- threads --------------------------------------------------------------------------------------
 
@@ -533,6 +703,7 @@ void product(const Matrix& matrix, const float* x, int64_t rows, const float* bi
              int64_t threads) {
   const int64_t out_stride = matrix.panels * COLUMNS;
   Team::run(threads, [&](Team& team, int64_t me) {
+    const Ready<F> ready;
     const int64_t first = team.begin(matrix.panels, me), end = team.begin(matrix.panels, me + 1);
     Rows<F> slice(matrix.groups);
     slice.reserve(std::min(rows, SLICE_ROWS));
@@ -569,10 +740,10 @@ struct Steps {
 template <class F>
 void update_cells(const Layer& layer, const float* gates, int64_t rows, int64_t first_cell,
                   float* memory, Rows<F>& cells) {
-  const Tiles tiles{rows};
+  const Tiles<F> tiles{rows};
   for (int64_t tile = 0; tile < tiles.count(); ++tile) {
-    const int64_t first = tiles.begin(tile), height = tiles.begin(tile + 1) - first;
-    for (int64_t r = 0; r < height; ++r)
+    const int64_t first = tiles.begin(tile), height = tiles.height(tile);
+    for (int64_t r = 0; r < tiles.filled(tile); ++r)
       for (int part = 0; part < UNIT_CELLS; part += LANES) {
         const float* from = gates + (first + r) * UNIT_PANELS * COLUMNS + part * GATES;
         float* const kept = memory + (first + r) * layer.cells + first_cell + part;
@@ -651,11 +822,11 @@ class LayerThread {
 
   // Without a projection the cells are the hidden state; only for formats that do not round them.
   void give_cells(int64_t rows, float* out) {
-    const Tiles tiles{rows};
+    const Tiles<F> tiles{rows};
     const int64_t end = std::min(end_unit_ * UNIT_CELLS, layer_.hidden);
     for (int64_t tile = 0; tile < tiles.count(); ++tile) {
-      const int64_t first = tiles.begin(tile), height = tiles.begin(tile + 1) - first;
-      for (int64_t r = 0; r < height; ++r)
+      const int64_t first = tiles.begin(tile), height = tiles.height(tile);
+      for (int64_t r = 0; r < tiles.filled(tile); ++r)
         for (int64_t k = first_unit_ * UNIT_CELLS; k < end; ++k)
           out[(first + r) * layer_.hidden + k] = float(*cells_.place(first, height, r, k));
     }
@@ -686,11 +857,12 @@ void keep_last_outputs(const Layer& layer, const Steps& steps) {
 template <class F>
 void run_layer(const Layer& layer, const Steps& steps, int64_t threads) {
   const int64_t rows = steps.sizes[0];
-  Rows<F> cells(layer.cells / F::GROUP);
+  Rows<F> cells(layer.projection.weights ? layer.projection.groups : layer.cells / F::GROUP);
   cells.reserve(rows);
   std::fill(cells.scales.begin(), cells.scales.end(), F::cell_scale(layer.cells));
   std::vector<float> projected(rows * layer.projection.panels * COLUMNS);
   Team::run(threads, [&](Team& team, int64_t me) {
+    const Ready<F> ready;
     LayerThread<F>(layer, steps, cells, projected.data(), team, me).run();
   });
   keep_last_outputs(layer, steps);
@@ -698,7 +870,9 @@ void run_layer(const Layer& layer, const Steps& steps, int64_t threads) {
 
 // --- formats by number ----------------------------------------------------------------------------
 
-enum Format { FLOAT32, FLOAT16, BFLOAT16, BFLOAT16_PAIRS, INT8_WORDS, INT8_BYTES };
+enum Format {
+  FLOAT32, FLOAT16, BFLOAT16, BFLOAT16_PAIRS, BFLOAT16_TILES, INT8_WORDS, INT8_BYTES, INT8_TILES
+};
 
 // Calls `work` with a value of the format's type; false if it was not built for this CPU.
 template <class Work>
@@ -710,11 +884,21 @@ bool with_format(int format, const Work& work) {
 #if defined(__AVX512BF16__)
     case BFLOAT16_PAIRS: work(Bfloat16Pairs{}); return true;
 #endif
+#if defined(__AMX_BF16__) && defined(__AVX512BF16__)
+    case BFLOAT16_TILES:
+      if (MatrixUnit::allowed()) work(Bfloat16Tiles{});
+      return MatrixUnit::allowed();
+#endif
 #if defined(__AVX512BW__) || !defined(__AVX512F__)
     case INT8_WORDS: work(Int8Words{}); return true;
 #endif
 #if defined(__AVX512VNNI__)
     case INT8_BYTES: work(Int8Bytes{}); return true;
+#endif
+#if defined(__AMX_INT8__) && defined(__AVX512VNNI__)
+    case INT8_TILES:
+      if (MatrixUnit::allowed()) work(Int8Tiles{});
+      return MatrixUnit::allowed();
 #endif
     default: return false;
   }
@@ -735,6 +919,15 @@ int elmo_group(int format) {
   int group = 0;
   with_format(format, [&](auto kind) { group = decltype(kind)::GROUP; });
   return group;
+}
+
+// What the number of groups is a multiple of.
+int elmo_depth(int format) {
+  int depth = 1;
+  with_format(format, [&](auto kind) {
+    depth = decltype(kind)::MATRIX_UNIT ? UNIT_SIDE : 1;
+  });
+  return depth;
 }
 
 // out (rows, panels * columns) = x (rows, inputs) W^T + bias

@@ -31,15 +31,17 @@ class Format(IntEnum):
     FLOAT16 = 1
     BFLOAT16 = 2
     BFLOAT16_PAIRS = 3
-    INT8_WORDS = 4
-    INT8_BYTES = 5
+    BFLOAT16_TILES = 4
+    INT8_WORDS = 5
+    INT8_BYTES = 6
+    INT8_TILES = 7
 
 
 _FORMATS: dict[Precision, tuple[Format, ...]] = {
     "fp32": (Format.FLOAT32,),
     "fp16": (Format.FLOAT16,),
-    "bf16": (Format.BFLOAT16_PAIRS, Format.BFLOAT16),
-    "int8": (Format.INT8_BYTES, Format.INT8_WORDS),
+    "bf16": (Format.BFLOAT16_TILES, Format.BFLOAT16_PAIRS, Format.BFLOAT16),
+    "int8": (Format.INT8_TILES, Format.INT8_BYTES, Format.INT8_WORDS),
 }
 """Formats of a precision, the fastest first."""
 _STORED = {
@@ -47,8 +49,10 @@ _STORED = {
     Format.FLOAT16: torch.float16,
     Format.BFLOAT16: torch.bfloat16,
     Format.BFLOAT16_PAIRS: torch.bfloat16,
+    Format.BFLOAT16_TILES: torch.bfloat16,
     Format.INT8_WORDS: torch.int8,
     Format.INT8_BYTES: torch.int8,
+    Format.INT8_TILES: torch.int8,
 }
 FLOAT_INPUTS = (Format.FLOAT32, Format.FLOAT16, Format.BFLOAT16)
 """Formats that multiply inputs as they are."""
@@ -128,7 +132,8 @@ class Matrix:
         self.out, self.inputs = weight.shape
         columns = int(_library().elmo_columns())
         group = int(_library().elmo_group(int(format)))
-        self._groups = math.ceil(self.inputs / group)
+        depth = int(_library().elmo_depth(int(format)))
+        self._groups = math.ceil(self.inputs / (group * depth)) * depth
         self._panels = math.ceil(self.out / columns)
         self.width = self._panels * columns
         """Values of a row of results, `out` and what fills its last panel."""
