@@ -128,15 +128,40 @@ class CharacterMapper:
             (row, self._single[word]) for row, word in enumerate(words) if word in self._single
         ]
         plain = ["\0" if word in self._single else word for word in words] if single else words
-        inside, lengths = self._spell(plain)
-        ids = np.full((len(words), self.max_characters), self._marks.padding, dtype=np.int64)
-        ids[:, 0] = self._marks.begin_word
-        row, column = ragged_positions(lengths)
-        ids[row, column + 1] = inside
-        ids[np.arange(len(words)), lengths + 1] = self._marks.end_word
+        ids = self._between_marks(*self._spell(plain))
         for place, character in single:
             ids[place, 1] = character
         return torch.from_numpy(ids)
+
+    def rows_of_bytes(
+        self, letters: npt.NDArray[np.uint8], lengths: npt.NDArray[np.int64]
+    ) -> npt.NDArray[np.int64]:
+        """Spell words that are given as UTF-8; the same as `rows`, without a step for each word.
+
+        Args:
+            letters: The bytes of all words, one after another, `(sum(lengths),)`.
+            lengths: Bytes of each word, `(n,)`; none of the words is a sentence boundary.
+
+        Returns:
+            Character ids `(n, max_characters)`.
+        """
+        if self.alphabet is not None:
+            raise InputError("an alphabet spells words as code points, not as bytes: use rows")
+        if len(lengths) and lengths.max() > self.room:
+            _, column = ragged_positions(lengths)
+            letters, lengths = letters[column < self.room], np.minimum(lengths, self.room)
+        return self._between_marks(letters.astype(np.int64) + 1, lengths)
+
+    def _between_marks(
+        self, inside: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64]
+    ) -> npt.NDArray[np.int64]:
+        """Lay words out in rows; the arguments are what `_spell` gives."""
+        ids = np.full((len(lengths), self.max_characters), self._marks.padding, dtype=np.int64)
+        ids[:, 0] = self._marks.begin_word
+        row, column = ragged_positions(lengths)
+        ids[row, column + 1] = inside
+        ids[np.arange(len(lengths)), lengths + 1] = self._marks.end_word
+        return ids
 
     def _spell(self, words: Sequence[str]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
         """Spell what stands between the marks.

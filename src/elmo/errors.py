@@ -38,6 +38,10 @@ class DivergedError(ElmoError, ArithmeticError):
     """A training run whose loss is no number any more."""
 
 
+class GpuMemoryError(ElmoError, MemoryError):
+    """Work that needs more memory than the GPU has."""
+
+
 class MissingExtraError(ElmoError, ImportError):
     """An optional package that is needed here and not installed.
 

@@ -112,7 +112,8 @@ class _SampledLosses(torch.autograd.Function):
         of_hidden = torch.zeros_like(used)
         of_rows = torch.zeros(rows.shape, dtype=torch.float32, device=rows.device)
         of_shift = torch.zeros_like(shift)
-        size = max(_ROWS, _SLOPE_BYTES // (max(1, len(rows)) * used.element_size()))
+        size = _SLOPE_BYTES // (max(1, len(rows)) * used.element_size() * _ROWS)
+        size = max(1, size) * _ROWS
         for start in range(0, len(used), size):
             part = slice(start, start + size)
             slopes, sums = _slopes(

@@ -81,7 +81,8 @@ def build_model(settings: TrainSettings, vocabulary: Vocabulary) -> Built:
         _require_words(settings, bilm, "--freeze-words").embedding.weight.requires_grad_(False)
     if settings.compile:
         bilm.words.compile(dynamic=True)
-    return Built(LanguageModel(bilm, output, settings.dropout), head_share, notes)
+    model = LanguageModel(bilm, output, settings.dropout, settings.kernels == "auto")
+    return Built(model, head_share, notes)
 
 
 def to_checkpoint(model: LanguageModel, vocabulary: Vocabulary) -> Checkpoint:

@@ -69,13 +69,34 @@ class Shard:
         Args:
             numbers: Numbers from 0 to below `n_rare`, in any order.
         """
+        starts, ends = (places.tolist() for places in self._rare_places(numbers))
+        letters = self._rare_letters
+        return [letters[a:b].tobytes().decode() for a, b in zip(starts, ends, strict=True)]
+
+    def rare_bytes(
+        self, numbers: Sequence[int] | npt.NDArray[Any]
+    ) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
+        """Give the spelling of rare words as UTF-8, without a step for each of them.
+
+        Args:
+            numbers: Numbers from 0 to below `n_rare`, in any order.
+
+        Returns:
+            The bytes of all words, one after another, and the bytes of each, `(len(numbers),)`.
+        """
+        starts, ends = self._rare_places(numbers)
+        lengths = ends - starts
+        before = np.cumsum(lengths) - lengths
+        places = np.repeat(starts - before, lengths) + np.arange(int(lengths.sum()))
+        return self._rare_letters[places], lengths
+
+    def _rare_places(
+        self, numbers: Sequence[int] | npt.NDArray[Any]
+    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
         chosen = np.asarray(numbers, np.int64)
         if len(chosen) and not 0 <= chosen.min() <= chosen.max() < self.n_rare:
             raise IndexError(f"rare words of {self.path.name} have numbers 0 to {self.n_rare - 1}")
-        starts = self._rare_starts[chosen].tolist()
-        ends = self._rare_starts[chosen + 1].tolist()
-        letters = self._rare_letters
-        return [letters[a:b].tobytes().decode() for a, b in zip(starts, ends, strict=True)]
+        return self._rare_starts[chosen], self._rare_starts[chosen + 1]
 
     def all_rare_words(self) -> list[str]:
         """Give the spelling of every rare word, in the order of their numbers."""

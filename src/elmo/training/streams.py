@@ -14,7 +14,9 @@ vectors are computed once.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -24,7 +26,7 @@ import torch
 from torch import Tensor
 
 from elmo.bilm import WordIds
-from elmo.characters import BEGIN_SENTENCE, END_SENTENCE
+from elmo.characters import BEGIN_SENTENCE, END_SENTENCE, CharacterMapper
 from elmo.errors import ConfigError, InputError
 from elmo.training.shards import Shard
 from elmo.training.train_settings import Shuffle
@@ -45,7 +47,7 @@ class Batch:
     """What a step reads: `time` words of each of `rows` streams, in both directions."""
 
     types: Tensor
-    """Ids of the distinct words, int64 `(m, max_characters)` or, in a word model, `(m,)`."""
+    """Ids of the distinct words, int32 `(m, max_characters)` or, in a word model, `(m,)`."""
     inputs: Tensor
     """Which of them is read, int64 `(2, time, rows)`; directions forward, backward."""
     targets: Tensor
@@ -58,12 +60,18 @@ class Batch:
         """Places in the streams."""
         return self.restarts.numel()
 
+    @property
+    def parts(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """All of it, in this order."""
+        return self.types, self.inputs, self.targets, self.restarts
+
     def to(self, device: torch.device) -> Batch:
         """Give the batch on another device."""
-        parts = [self.types, self.inputs, self.targets, self.restarts]
-        if device.type == "cuda":
-            parts = [part.pin_memory() for part in parts]
-        return Batch(*(part.to(device, non_blocking=True) for part in parts))
+        return Batch(*(part.to(device, non_blocking=True) for part in self.parts))
+
+    def pinned(self) -> Batch:
+        """Give the batch in memory from which a GPU copies by itself."""
+        return Batch(*(part.pin_memory() for part in self.parts))
 
 
 class _Plan(NamedTuple):
@@ -75,6 +83,33 @@ class _Plan(NamedTuple):
     """Where each of them ends in the line, `(n_sentences,)`."""
     restarts: npt.NDArray[np.bool_]
     """Whether it is read from a zero state, `(n_sentences,)`."""
+
+
+class _Plans:
+    """The plans of the epoch at hand and of its neighbours, each made once, by whoever asks first.
+
+    Args:
+        make: Makes the plan of an epoch.
+    """
+
+    def __init__(self, make: Callable[[int], _Plan]) -> None:
+        self._make = make
+        self._lock = threading.Lock()
+        self._kept: dict[int, Future[_Plan]] = {}
+
+    def get(self, epoch: int) -> _Plan:
+        """Give the plan of an epoch; several threads may ask."""
+        with self._lock:
+            is_first = epoch not in self._kept
+            if is_first:
+                self._kept = {e: plan for e, plan in self._kept.items() if abs(e - epoch) == 1}
+            plan = self._kept.setdefault(epoch, Future())
+        if is_first:
+            try:
+                plan.set_result(self._make(epoch))
+            except BaseException as error:
+                plan.set_exception(error)
+        return plan.result()
 
 
 class Streams:
@@ -123,18 +158,33 @@ class Streams:
                 f"the corpus has {self.tokens_per_epoch:,} places, fewer than one step of "
                 f"{rows} streams of {unroll} words; choose a smaller --batch or --unroll"
             )
-        self._plan: tuple[int, _Plan] | None = None
+        self._plans = _Plans(self._make_plan)
 
     def batches(self, start: Position) -> Iterator[tuple[Batch, Position]]:
         """Give batches without end, each with the place that follows it."""
+        return map(self.batch_at, self.positions(start))
+
+    def positions(self, start: Position) -> Iterator[Position]:
+        """Give the places of batches without end."""
         position = start
         while True:
             if position.window >= self.windows_per_epoch:
                 position = Position(position.epoch + 1, 0)
-            following = Position(position.epoch, position.window + 1)
-            first = position.window * self.unroll
-            yield self._window(position.epoch, first, self.unroll), following
-            position = following
+            yield position
+            position = Position(position.epoch, position.window + 1)
+
+    def batch_at(self, position: Position) -> tuple[Batch, Position]:
+        """Give the batch at a place, and the place that follows it; several threads may ask."""
+        first = position.window * self.unroll
+        following = Position(position.epoch, position.window + 1)
+        return self._window(position.epoch, first, self.unroll), following
+
+    def plan_ahead(self, position: Position) -> None:
+        """Order the next epoch beside everything else, once half of this one is over."""
+        if position.window == self.windows_per_epoch // 2:
+            threading.Thread(
+                target=self._plans.get, args=(position.epoch + 1,), daemon=True
+            ).start()
 
     def one_pass(self, limit: int | None = None) -> Iterator[Batch]:
         """Give the first epoch once, its last window shorter than the others if need be.
@@ -148,9 +198,14 @@ class Streams:
 
     def _window(self, epoch: int, first: int, time: int) -> Batch:
         """Give the batch of `time` places that begins at `first` in every stream."""
-        plan = self._planned(epoch)
+        plan = self._plans.get(epoch)
         places = self._rows * self._stream_length + first + np.arange(time)[:, None]
-        position = np.searchsorted(plan.ends, places, side="right")  # (time, rows)
+        position = np.empty(places.shape, np.int64)
+        now = np.searchsorted(plan.ends, places[0], side="right")
+        for t in range(time):
+            # A sentence takes two places at least: the next place lies in it or in the next one.
+            now = now + (plan.ends[now] <= places[t])
+            position[t] = now
         sentences = plan.order[position]
         before = plan.ends[position] - self._text.n_slots[sentences]
         within = places - before
@@ -158,11 +213,6 @@ class Streams:
         if first == 0:
             restarts[0] = True  # whatever was read before stands elsewhere
         return self._text.batch(sentences, within, restarts)
-
-    def _planned(self, epoch: int) -> _Plan:
-        if self._plan is None or self._plan[0] != epoch:
-            self._plan = (epoch, self._make_plan(epoch))
-        return self._plan[1]
 
     def _make_plan(self, epoch: int) -> _Plan:
         generator = np.random.default_rng((self._seed, epoch))
@@ -223,56 +273,82 @@ class _Text:
             within: How many places of the sentence lie before, `(time, rows)`.
             restarts: Where the state is zeroed, `(time, rows)`.
         """
-        length = self.n_slots[sentences] - 1
-        first_place, last_place = within == 0, within == length
-        starts = self._starts[sentences]
-        # What is read at a place is what was to be told at the place before.
+        # What is read at a place is what was to be told at the place before, so that looking up
+        # what is told, from one place before the first on, gives both.
+        sentences = np.concatenate([sentences[:1], sentences])
+        within = np.concatenate([np.maximum(within[:1] - 1, 0), within])
+        starts, length = self._starts[sentences], self.n_slots[sentences] - 1
+        last_place = within == length
         forward = starts + np.minimum(within, length - 1)
         backward = starts + np.maximum(length - 1 - within, 0)
-        told = self._words(sentences, np.stack([forward, backward]), last_place)
-        read = self._words(
-            sentences,
-            np.stack([np.maximum(forward - ~last_place, starts), backward + ~last_place]),
-            first_place,
-        )
-        told[0][last_place], told[1][last_place] = self._end, self._begin
-        read[0][first_place], read[1][first_place] = self._begin, self._end
+        words = self._words(sentences, np.stack([forward, backward]))
+        first_place = within[1:] == 0
+        ends = np.array([self._begin, self._end])[:, None, None]
+        read = np.where(first_place, ends, words[:, :-1])
+        told = np.where(last_place[1:], ends[::-1], words[:, 1:])
         told = np.where(told < self._n_words, told, self._unknown)
         if self._reads_words:
             read = np.where(read < self._n_words, read, self._unknown)
-        distinct, inputs = np.unique(read, return_inverse=True)
+        distinct, inputs = self._distinct(read)
         return Batch(
             types=self._spell(distinct),
-            inputs=torch.from_numpy(inputs.reshape(read.shape)),
+            inputs=torch.from_numpy(inputs),
             targets=torch.from_numpy(told),
             restarts=torch.from_numpy(restarts),
         )
 
-    def _words(self, sentences: Ids, places: Ids, boundary: npt.NDArray[np.bool_]) -> Ids:
+    def _words(self, sentences: Ids, places: Ids) -> Ids:
         """Look words up: vocabulary words by their place in it, rare ones numbered behind them.
 
         Args:
             sentences: Number of the sentence at each place, `(time, rows)`.
             places: Which word of the sentence's shard, `(2, time, rows)`.
-            boundary: Where there is no word, `(time, rows)`.
         """
-        words = np.zeros(places.shape, np.int64)
+        words = np.empty(places.shape, np.int64)
+        flat_words, flat_places = words.reshape(2, -1), places.reshape(2, -1)
+        shard_of = np.searchsorted(self._first_sentence, sentences.ravel(), side="right") - 1
         for number, shard in enumerate(self._shards):
-            first, end = self._first_sentence[number : number + 2]
-            here = (sentences >= first) & (sentences < end) & ~boundary
-            if here.any():
-                found = shard.tokens[places[:, here]].astype(np.int64)
+            here = np.flatnonzero(shard_of == number)
+            if len(here):
+                found = shard.tokens[flat_places[:, here]].astype(np.int64)
                 rare = self._first_rare[number] - self._n_words
-                words[:, here] = np.where(found < self._n_words, found, found + rare)
+                flat_words[:, here] = np.where(found < self._n_words, found, found + rare)
         return words
+
+    def _distinct(self, words: Ids) -> tuple[Ids, Ids]:
+        """Give the distinct words, rising, and where each word stands among them.
+
+        The same as `np.unique`, which sorts: only rare words are sorted here.
+
+        Args:
+            words: Numbers of words, of any shape.
+        """
+        rare, rare_places = np.unique(words[words >= self._n_words], return_inverse=True)
+        known = np.where(words < self._n_words, words, self._n_words)
+        is_there = np.zeros(self._n_words + 1, np.bool_)
+        is_there[known] = True
+        distinct = np.flatnonzero(is_there[:-1])
+        places = np.empty(self._n_words + 1, np.int64)
+        places[distinct] = np.arange(len(distinct))
+        inputs = places[known]
+        inputs[words >= self._n_words] = rare_places + len(distinct)
+        return np.concatenate([distinct, rare]), inputs
 
     def _spell(self, distinct: Ids) -> Tensor:
         """Turn word numbers, rising, into what the model reads; rare ones by their letters."""
         n_known = int(np.searchsorted(distinct, self._n_words))
-        parts = [self._spelling[distinct[:n_known]].astype(np.int64)]
-        rare = distinct[n_known:]
-        shard_of = np.searchsorted(self._first_rare, rare, side="right") - 1
-        for number in np.unique(shard_of):
-            numbers = rare[shard_of == number] - self._first_rare[number]
-            parts.append(self._ids.rows(self._shards[number].rare_words(numbers)).numpy())
-        return torch.from_numpy(np.concatenate(parts))
+        spelt = np.empty((len(distinct), *self._spelling.shape[1:]), np.int32)
+        np.take(self._spelling, distinct[:n_known], axis=0, out=spelt[:n_known], mode="clip")
+        shard_of = np.searchsorted(self._first_rare, distinct, side="right") - 1
+        for number in np.unique(shard_of[n_known:]):
+            here = slice(*np.searchsorted(shard_of, [number, number + 1]))
+            numbers = distinct[here] - self._first_rare[number]
+            spelt[here] = self._spell_rare(self._shards[number], numbers)
+        return torch.from_numpy(spelt)
+
+    def _spell_rare(self, shard: Shard, numbers: Ids) -> Ids:
+        """Give what a model that reads characters reads of rare words of a shard."""
+        if isinstance(self._ids, CharacterMapper) and self._ids.alphabet is None:
+            return self._ids.rows_of_bytes(*shard.rare_bytes(numbers))
+        rows: Ids = self._ids.rows(shard.rare_words(numbers)).numpy()
+        return rows

@@ -23,10 +23,11 @@ Reads = Literal["characters", "codepoints", "words"]
 Optimizer = Literal["adamw", "adagrad"]
 Shuffle = Literal["sentences", "documents", "none"]
 TrainPrecision = Literal["fp32", "bf16"]
+Kernels = Literal["auto", "plain"]
 
 LENGTHS = ("steps", "tokens", "epochs", "minutes")
 """The four ways to say how long a run is."""
-_CHANGED_ON_RESUME = (*LENGTHS, "device", "resume", "quiet")
+_CHANGED_ON_RESUME = (*LENGTHS, "device", "resume", "quiet", "kernels", "graphs")
 _PATHS = ("data", "out", "resume", "word_vectors")
 
 
@@ -103,6 +104,12 @@ class TrainSettings:
     """bf16: products in bfloat16, weights and state in float32; for GPUs."""
     compile: bool = False
     """Compile the character encoder with torch.compile; pays on GPUs."""
+
+    kernels: Kernels = "auto"
+    """auto: fused kernels on a GPU that can run them; plain: PyTorch's own operators instead,
+    slower, to compare with."""
+    graphs: bool = True
+    """Record a step on a GPU once and play it again; without, the CPU starts every kernel."""
 
     start_from: str | None = None
     """Model to go on from instead of random weights: folder, weights file or Hub repository."""

@@ -5,9 +5,10 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+import os
 import time
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,11 +22,15 @@ from elmo.checkpoint import save_folder, save_published
 from elmo.errors import (
     ConfigError,
     DivergedError,
+    GpuMemoryError,
     MissingFileError,
     OutputError,
     OutputExistsError,
 )
+from elmo.kernels.gpu import reason_against_triton
 from elmo.models import open_model
+from elmo.output_layers import AdaptiveSoftmax, Drawn
+from elmo.training.graphed_step import GraphedStep
 from elmo.training.language_model import measure
 from elmo.training.metrics import CURVE_FILE, METRICS_FILE, draw_curve, read_metrics
 from elmo.training.optimizers import make_optimizer, recipe, set_rate
@@ -47,6 +52,8 @@ from elmo.training.waiting import prepared_ahead, stop_signals
 
 RUN_FILE = "run.json"
 BEST, LAST = "best", "last"
+_LOADERS = max(1, min(4, (os.cpu_count() or 1) - 1))
+"""Threads that prepare batches for a GPU."""
 _HELDOUT_ROWS = 32
 _HELDOUT_ROW_TOKENS = 500
 """Held-out text is read in up to 32 streams, each at least so long: the same for every batch."""
@@ -124,6 +131,21 @@ class _Run:
 
     # --- putting together -------------------------------------------------------------------------
 
+    def _make_graphed(self) -> GraphedStep | None:
+        """Give what records steps, where that is possible."""
+        settings = self.settings
+        if (
+            not settings.graphs
+            or self.processes.device.type != "cuda"
+            or self.processes.world > 1
+            or settings.accumulate > 1
+            or settings.compile
+            or isinstance(self.model.output, AdaptiveSoftmax)  # asks which words are rare
+        ):
+            return None
+        learning = [p for p in self.model.parameters() if p.requires_grad]
+        return GraphedStep(self._work, learning, self.state, self.losses)
+
     def _make_streams(self) -> Streams:
         settings = self.settings
         n_documents = sum(len(shard.document_starts) - 1 for shard in self.corpus.train)
@@ -171,6 +193,9 @@ class _Run:
             progress=self.progress,
             done=self._done(),
         )
+        reason = reason_against_triton(self.processes.device)
+        if self.processes.device.type == "cuda" and self.settings.kernels == "auto" and reason:
+            self.notes.append(f"{reason}: training goes on with PyTorch's operators, more slowly")
         for note in self.notes:
             self.record.say(f"note: {note}")
 
@@ -197,7 +222,7 @@ class _Run:
         settings = self.settings
         self.model.train()
         finished = True
-        with stop_signals() as stop, self._batches() as batches:
+        with stop_signals() as stop, self._batches() as batches, self._enough_memory():
             self._set_phase()
             if self.progress.step == 0 and settings.start_from is not None:
                 self._validate()  # where it comes from
@@ -243,10 +268,29 @@ class _Run:
     last_loss = math.nan
 
     def _batches(self) -> AbstractContextManager[Iterator[tuple[Batch, Position]]]:
-        batches = self.streams.batches(Position(self.progress.epoch, self.progress.window))
+        start = Position(self.progress.epoch, self.progress.window)
         if self.processes.device.type == "cpu":
-            return nullcontext(batches)  # a second thread would only take its time from the first
-        return prepared_ahead(batches)
+            # A second thread would only take its time from the first.
+            return nullcontext(self.streams.batches(start))
+
+        def prepare(position: Position) -> tuple[Batch, Position]:
+            self.streams.plan_ahead(position)
+            batch, following = self.streams.batch_at(position)
+            return batch.pinned(), following
+
+        return prepared_ahead(prepare, self.streams.positions(start), _LOADERS)
+
+    @contextmanager
+    def _enough_memory(self) -> Iterator[None]:
+        """Say what to change if the GPU's memory does not suffice."""
+        try:
+            yield
+        except torch.OutOfMemoryError as error:
+            raise GpuMemoryError(
+                f"the GPU has too little memory for steps of {self.rows:,} streams of "
+                f"{self.settings.unroll} words ({str(error).splitlines()[0]}); choose a smaller "
+                "--batch, and a larger --accumulate if a step is to read as many words"
+            ) from None
 
     def _step(self, batches: Iterator[tuple[Batch, Position]]) -> None:
         """Take one optimizer step."""
@@ -254,17 +298,8 @@ class _Run:
         self._set_phase()
         rate = self.recipe.rate
         self.rate = set_rate(self.optimizer, settings, rate, progress.step, self._done())
-        self.optimizer.zero_grad(set_to_none=True)
-        n_tokens = 0
-        for part in range(settings.accumulate):
-            batch, position = next(batches)
-            n_tokens += batch.n_tokens * self.processes.world
-            is_last = part == settings.accumulate - 1
-            with nullcontext() if is_last else self._without_sync():
-                self._backward(batch.to(self.processes.device), part)
-        self.norm = torch.nn.utils.clip_grad_norm_(
-            self.model.parameters(), self.recipe.clip, error_if_nonfinite=False
-        )
+        find = self._find_gradients if self.graphed is None else self._replay_gradients
+        n_tokens, position = find(batches)
         self._check_finite()
         self.optimizer.step()
         self.progress = dataclasses.replace(
@@ -276,22 +311,69 @@ class _Run:
             seconds=self.processes.first_says(time.monotonic() - self.started),
         )
 
+    def _find_gradients(self, batches: Iterator[tuple[Batch, Position]]) -> tuple[int, Position]:
+        """Sum and clip the gradients of a step's batches; give its words and what follows them."""
+        settings = self.settings
+        self.optimizer.zero_grad(set_to_none=True)
+        n_tokens = 0
+        for part in range(settings.accumulate):
+            batch, position = next(batches)
+            n_tokens += batch.n_tokens * self.processes.world
+            is_last = part == settings.accumulate - 1
+            with nullcontext() if is_last else self._without_sync():
+                self._backward(batch.to(self.processes.device), part)
+        self.norm = self._clip()
+        return n_tokens, position
+
+    def _replay_gradients(self, batches: Iterator[tuple[Batch, Position]]) -> tuple[int, Position]:
+        """Do the same with a recorded step."""
+        assert self.graphed is not None
+        batch, position = next(batches)
+        knew = self.graphed.trouble
+        self.graphed(batch, self.model.output.draw(self._seed(0)))
+        if self.graphed.trouble != knew:
+            self.record.say(f"note: steps cannot be recorded: {self.graphed.trouble}")
+        self.state, self.norm = self.graphed.state, self.graphed.norm
+        self.n_losses += 1
+        return batch.n_tokens, position
+
     def _backward(self, batch: Batch, part: int) -> None:
         """Add the gradients of a batch."""
         settings = self.settings
-        seed = _mixed(settings.seed, self.progress.step, part)
-        # Dropout differs between processes, candidates do not.
-        torch.manual_seed(_mixed(seed, self.processes.rank + 1))
-        device = self.processes.device.type
-        with torch.autocast(device, torch.bfloat16, enabled=settings.precision == "bf16"):
-            losses, hidden, memory = self.parallel(
-                batch.types, batch.inputs, batch.targets, batch.restarts, *self.state, seed
-            )
+        seed = self._seed(part)
+        with self._autocast():
+            losses, hidden, memory = self.parallel(*batch.parts, *self.state, seed)
         factor = self.recipe.loss_factor / settings.accumulate
         (losses.mean() * factor).backward()
         self.state = State(hidden, memory)
         self.losses += losses.detach().double()
         self.n_losses += 1
+
+    def _work(
+        self, batch: Batch, state: State, drawn: Drawn | None
+    ) -> tuple[Tensor, State, Tensor]:
+        """Do what a step does on the GPU; see `GraphedStep`."""
+        with self._autocast():
+            losses, state = self.model.losses(batch, state, drawn)
+        torch.autograd.backward(losses.mean() * self.recipe.loss_factor)
+        return losses, state, self._clip()
+
+    def _seed(self, part: int) -> int:
+        """Set the seed of dropout, and give that of the candidates."""
+        seed = _mixed(self.settings.seed, self.progress.step, part)
+        # Dropout differs between processes, candidates do not.
+        torch.manual_seed(_mixed(seed, self.processes.rank + 1))
+        return seed
+
+    def _autocast(self) -> torch.autocast:
+        device = self.processes.device.type
+        return torch.autocast(device, torch.bfloat16, enabled=self.settings.precision == "bf16")
+
+    def _clip(self) -> Tensor:
+        """Clip the gradients; give their norm before."""
+        return torch.nn.utils.clip_grad_norm_(
+            self.model.parameters(), self.recipe.clip, error_if_nonfinite=False
+        )
 
     def _set_phase(self) -> None:
         """Freeze the body while only the output layer is to learn."""
@@ -306,6 +388,7 @@ class _Run:
         self.parallel: Any = self.model
         if self.processes.world > 1:
             self.parallel = DistributedDataParallel(self.model)
+        self.graphed = self._make_graphed()
 
     def _without_sync(self) -> AbstractContextManager[None]:
         manager: AbstractContextManager[None] = (

@@ -3,27 +3,40 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
 T = TypeVar("T")
+U = TypeVar("U")
 
 
 @contextmanager
-def prepared_ahead(items: Iterator[T]) -> Iterator[Iterator[T]]:
-    """Prepare the next item in another thread while one is worked on."""
-    with ThreadPoolExecutor(max_workers=1) as pool:
+def prepared_ahead(
+    prepare: Callable[[T], U], items: Iterator[T], workers: int
+) -> Iterator[Iterator[U]]:
+    """Prepare the next items in other threads while one is worked on; their order stays.
 
-        def give() -> Iterator[T]:
-            coming = pool.submit(next, items)
+    Args:
+        prepare: What is done to each item.
+        items: The items, without end.
+        workers: Threads.
+    """
+    with ThreadPoolExecutor(max_workers=workers) as pool:
+
+        def give() -> Iterator[U]:
+            coming = deque(pool.submit(prepare, next(items)) for _ in range(workers + 1))
             while True:
-                item = coming.result()
-                coming = pool.submit(next, items)
+                item = coming.popleft().result()
+                coming.append(pool.submit(prepare, next(items)))
                 yield item
 
-        yield give()
+        try:
+            yield give()
+        finally:
+            pool.shutdown(cancel_futures=True)
 
 
 @contextmanager
