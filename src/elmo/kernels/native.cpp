@@ -857,7 +857,8 @@ void keep_last_outputs(const Layer& layer, const Steps& steps) {
 template <class F>
 void run_layer(const Layer& layer, const Steps& steps, int64_t threads) {
   const int64_t rows = steps.sizes[0];
-  Rows<F> cells(layer.projection.weights ? layer.projection.groups : layer.cells / F::GROUP);
+  // Both round the number of cells up, each in its own way.
+  Rows<F> cells(std::max(layer.projection.groups, layer.cells / F::GROUP));
   cells.reserve(rows);
   std::fill(cells.scales.begin(), cells.scales.end(), F::cell_scale(layer.cells));
   std::vector<float> projected(rows * layer.projection.panels * COLUMNS);
