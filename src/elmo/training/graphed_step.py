@@ -125,7 +125,7 @@ class GraphedStep:
         """
         self._wait()
         if self._places.fill(batch, drawn):
-            self._graph, self._gradients, self._n_steps = None, [], 0  # it knows the old places
+            self._forget()  # it knows the old places
         self._n_steps += 1
         if self._graph is None and self._n_steps > _WARM_UP and self.trouble is None:
             self._record()
@@ -138,6 +138,13 @@ class GraphedStep:
         ended = torch.cuda.Event(blocking=True)  # type: ignore[no-untyped-call]
         ended.record()
         self._ended.append(ended)
+
+    def _forget(self) -> None:
+        """Give the recorded step and its memory up."""
+        torch.cuda.synchronize(self._losses.device)
+        self._graph, self._gradients, self._n_steps = None, [], 0
+        for parameter in self._parameters:
+            parameter.grad = None
 
     def _wait(self) -> None:
         """Let the CPU be two steps ahead at most, or batches would pile up in its memory."""
@@ -169,7 +176,7 @@ class GraphedStep:
         graph = torch.cuda.CUDAGraph()
         try:
             # The threads that prepare batches allocate pinned memory meanwhile: they may.
-            with torch.cuda.graph(graph, capture_error_mode="thread_local"):
+            with torch.cuda.graph(graph, stream=self._beside, capture_error_mode="thread_local"):
                 self._step()
         except torch.OutOfMemoryError:
             raise

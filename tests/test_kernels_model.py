@@ -1,0 +1,159 @@
+"""The whole language model on interpreted kernels, and what stands around a recorded step."""
+
+import itertools
+import threading
+
+import pytest
+import torch
+
+from elmo import BiLM, ElmoConfig
+from elmo.bilm import word_ids
+from elmo.kernels.gpu import reason_against_triton, triton_ready
+from elmo.output_layers import Drawn, make_output_layer
+from elmo.training.graphed_step import FixedPlaces
+from elmo.training.language_model import LanguageModel, measure
+from elmo.training.streams import Batch, Position, Streams
+from elmo.training.waiting import prepared_ahead
+from elmo.vocabulary import Vocabulary
+from list_shards import ListShard
+
+CPU = torch.device("cpu")
+VOCABULARY = Vocabulary(["<S>", "</S>", "<UNK>", "the", "cat", "sat", "on", "mat"])
+TEXT = [["the", "cat", "sat"], ["on", "naïve"], ["mat"], ["the", "mat", "sat", "on", "cat"]]
+SMALL = {"filters": ((1, 4), (3, 6)), "max_characters": 8, "cell_clip": 0.5, "proj_clip": 0.4}
+
+
+def make_model(kind="sampled", device=CPU, **changes):
+    torch.manual_seed(0)
+    bilm = BiLM(ElmoConfig.preset("tiny", **{**SMALL, **changes}))
+    output = make_output_layer(kind, len(VOCABULARY), bilm.config.projection_dim, n_samples=6)
+    return LanguageModel(bilm, output).to(device)
+
+
+def make_streams(model, **changes):
+    ids = word_ids(model.bilm.config, VOCABULARY)
+    given = {"rows": 2, "unroll": 3, "shuffle": "none", "restarts": 0.5, **changes}
+    return Streams([ListShard([TEXT], VOCABULARY)], VOCABULARY, ids, **given)
+
+
+def losses_and_gradients(model, batch):
+    device = model.output.bias.device
+    state = model.start(batch.restarts.shape[1], device)
+    losses, hidden, memory = model(*batch.to(device).parts, *state, 0)
+    gradients = torch.autograd.grad(losses.sum(), list(model.parameters()))
+    return losses, hidden, memory, *gradients
+
+
+@pytest.mark.parametrize("kind", ["sampled", "full"])
+def test_kernels_give_the_losses_and_gradients_of_plain_code(kind, monkeypatch):
+    model = make_model(kind)
+    batch = next(make_streams(model).one_pass())
+    plain = losses_and_gradients(model, batch)
+    monkeypatch.setattr(LanguageModel, "_is_fused", lambda *_: True)
+    fused = losses_and_gradients(model, batch)
+    names = ["losses", "hidden", "memory", *dict(model.named_parameters())]
+    for name, one, other in zip(names, fused, plain, strict=True):
+        torch.testing.assert_close(
+            one, other, rtol=1e-3, atol=1e-5, msg=lambda text, name=name: f"{name}: {text}"
+        )
+
+
+def test_kernels_measure_what_plain_code_measures(monkeypatch):
+    model = make_model("full")
+    plain = measure(model, make_streams(model).one_pass(), CPU)
+    monkeypatch.setattr(LanguageModel, "_is_fused", lambda *_: True)
+    fused = measure(model, make_streams(model).one_pass(), CPU)
+    assert fused.loss == pytest.approx(plain.loss, rel=1e-5)
+
+
+def test_kernels_run_on_no_cpu_and_the_reason_is_told():
+    assert not triton_ready(CPU)
+    assert "cpu is no NVIDIA GPU" in reason_against_triton(CPU)
+
+
+# --- fixed places -------------------------------------------------------------------------------
+
+
+def test_a_batch_in_fixed_places_has_the_same_losses_whatever_stood_there():
+    model = make_model().eval()
+    streams = make_streams(model)
+    places = FixedPlaces(CPU)
+    for number, (batch, _) in enumerate(itertools.islice(streams.batches(Position()), 4)):
+        drawn = model.output.draw(number)
+        assert places.fill(batch, drawn) == (number == 0)
+        state = model.start(2, CPU)
+        there, _ = model.losses(places.batch, state, places.drawn)
+        alone, _ = model.losses(batch, state, drawn)
+        torch.testing.assert_close(there, alone, rtol=0, atol=1e-6)
+
+
+def batch_of(n_words, rows=2):
+    return Batch(
+        torch.arange(n_words * 3, dtype=torch.int32).view(n_words, 3),
+        torch.zeros(2, 4, rows, dtype=torch.int64),
+        torch.zeros(2, 4, rows, dtype=torch.int64),
+        torch.zeros(4, rows, dtype=torch.bool),
+    )
+
+
+def test_what_does_not_fit_gets_new_places():
+    places = FixedPlaces(CPU)
+    few, many = (Drawn(torch.arange(k), torch.zeros(k)) for k in (5, 500))
+    assert places.fill(batch_of(10), few)
+    addresses = [part.data_ptr() for part in (*places.batch.parts, *places.drawn)]
+    assert len(places.batch.types) == 1024
+    assert not places.fill(batch_of(1000), few)
+    assert [part.data_ptr() for part in (*places.batch.parts, *places.drawn)] == addresses
+    assert torch.isinf(places.drawn.log_q[5:]).all()
+    assert places.fill(batch_of(1025), few)
+    assert places.fill(batch_of(10), many)
+    assert places.fill(batch_of(10, rows=3), many)
+    assert not places.fill(batch_of(9, rows=3), few)
+
+
+# --- batches prepared ahead ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_what_is_prepared_ahead_keeps_its_order(workers):
+    gate = threading.Event()
+
+    def prepare(number):
+        if number == 0:
+            gate.wait(5)  # the others are ready first
+        elif number == workers:
+            gate.set()
+        return number * number
+
+    if workers == 1:
+        gate.set()
+    with prepared_ahead(prepare, itertools.count(), workers) as items:
+        assert list(itertools.islice(items, 10)) == [n * n for n in range(10)]
+
+
+def test_an_error_while_preparing_reaches_who_waits():
+    def prepare(number):
+        if number == 2:
+            raise OSError("the disk is gone")
+        return number
+
+    with prepared_ahead(prepare, itertools.count(), 2) as items:
+        assert [next(items), next(items)] == [0, 1]
+        with pytest.raises(OSError, match="the disk is gone"):
+            next(items)
+
+
+def test_threads_prepare_the_batches_that_one_would():
+    model = make_model()
+    settings = {"shuffle": "sentences", "restarts": 0.3, "seed": 5}
+    alone = itertools.islice(make_streams(model, **settings).batches(Position()), 12)
+    streams = make_streams(model, **settings)
+
+    def prepare(position):
+        streams.plan_ahead(position)
+        return streams.batch_at(position)
+
+    with prepared_ahead(prepare, streams.positions(Position()), 4) as items:
+        for (batch, place), (wanted, wanted_place) in zip(items, alone, strict=False):
+            assert place == wanted_place
+            assert all(map(torch.equal, batch.parts, wanted.parts))
