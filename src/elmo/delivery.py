@@ -23,6 +23,7 @@ from elmo.batching import step_runs
 from elmo.characters import ragged_positions
 from elmo.devices import is_out_of_memory, send
 from elmo.errors import ElmoError
+from elmo.sentences import collector_paused
 from elmo.settings import OutputDtype
 
 SHARED_BYTES = 64 << 20
@@ -82,7 +83,8 @@ def shared_parts(batch: EmbeddedBatch, most_bytes: int = SHARED_BYTES) -> list[T
     for run in step_runs(batch.sizes, most_bytes // max(1, batch.row_bytes)):
         words = sum(run)
         shared = batch.vectors.narrow(-2, start, words).clone()
-        parts += torch.split(shared, run, dim=-2)
+        with collector_paused():
+            parts += torch.split(shared, run, dim=-2)
         start += words
     return parts
 
@@ -234,8 +236,9 @@ def array_parts(flat: Array, sizes: Sequence[int], shape: Sequence[int]) -> list
     lead, dim = tuple(shape[:-2]), shape[-1]
     parts = []
     start = 0
-    for size in sizes:
-        end = start + size * (lead[0] if lead else 1)
-        parts.append(flat[start:end].reshape(*lead, size, dim))
-        start = end
+    with collector_paused():
+        for size in sizes:
+            end = start + size * (lead[0] if lead else 1)
+            parts.append(flat[start:end].reshape(*lead, size, dim))
+            start = end
     return parts

@@ -31,7 +31,7 @@ from elmo.models import HubOptions, open_model
 from elmo.packed import PackedBiLM
 from elmo.pipeline import Pipeline, windows
 from elmo.selection import mix_layers, select_layers
-from elmo.sentences import Words, checked_sentences, tokenized_texts
+from elmo.sentences import Words, checked_sentences, listed_sentences, tokenized_texts
 from elmo.settings import (
     Layers,
     ModelFormat,
@@ -310,7 +310,7 @@ class ELMo:
         """
         if dtype not in get_args(OutputDtype):
             raise ConfigError(f"dtype is {dtype!r}, expected one of {get_args(OutputDtype)}")
-        given = list(checked_sentences(sentences))
+        given = listed_sentences(sentences)
         selection = select_layers(layers, self.config)
         results: list[Any] = [None] * len(given)
         with _progress_bar(show_progress_bar, sum(map(len, given))) as bar:

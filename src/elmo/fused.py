@@ -116,6 +116,7 @@ class FusedBiLM(BiLMBase):
                 for forward, backward in zip(bilm.forward_layers, bilm.backward_layers, strict=True)
                 if isinstance(forward, LSTMLayer) and isinstance(backward, LSTMLayer)
             ]
+        self._room = _Room.on(place)
         self._graphs = GraphCache() if place.type == "cuda" else None
 
     @torch.no_grad()
@@ -205,7 +206,7 @@ class FusedBiLM(BiLMBase):
         n, width = words.shape[1], config.projection_dim
         outputs = torch.empty(depth, n, config.output_dim, device=self.device)
         final = zero_state(config, len(batch.order), vectors)
-        buffers = _Buffers(config, batch.batch_sizes, self._dtype, self.device)
+        buffers = _Buffers(config, batch.batch_sizes, self._dtype, self.device, self._room)
         inputs, index = vectors.to(self._dtype), words
         reading: Tensor | None = None
         for number, layer in enumerate(self._layers[:depth]):
@@ -332,7 +333,7 @@ class FusedLayer:
             buffers: Where products go that are not kept together.
         """
         m = len(vectors)
-        if m <= words.shape[1] and m * buffers.product_bytes <= _TABLE_BYTES:
+        if m <= words.shape[1] and m * buffers.product_bytes <= buffers.room.table:
             table = vectors.new_empty(2, m, self._input.shape[1])
             for direction in range(2):
                 self._multiply(direction, vectors, table[direction])
@@ -366,6 +367,23 @@ class FusedLayer:
     def _multiply(self, direction: int, inputs: Tensor, products: Tensor) -> None:
         bias, weight = self._input_bias[direction], self._input[direction]
         torch.addmm(bias, inputs, weight.T, out=products)
+
+
+class _Room(NamedTuple):
+    """Bytes that input products may take."""
+
+    table: int
+    """Those of all distinct words."""
+    slice: int
+    """Those of some time steps of an upper layer."""
+
+    @classmethod
+    def on(cls, device: torch.device) -> _Room:
+        """Give what is right for a device: a small part of a GPU's memory."""
+        if device.type != "cuda":
+            return cls(_TABLE_BYTES, _SLICE_BYTES)
+        memory = torch.cuda.get_device_properties(device).total_memory
+        return cls(min(_TABLE_BYTES, memory // 16), min(_SLICE_BYTES, memory // 32))
 
 
 class _Batch(NamedTuple):
@@ -410,6 +428,7 @@ class _Buffers:
         batch_sizes: Rows of each time step.
         dtype: Type of the products.
         device: Where to compute.
+        room: How much memory input products may take.
     """
 
     def __init__(
@@ -418,13 +437,15 @@ class _Buffers:
         batch_sizes: Sequence[int],
         dtype: torch.dtype,
         device: torch.device,
+        room: _Room,
     ) -> None:
         self._config = config
         self._dtype = dtype
+        self.room = room
         rows, n = batch_sizes[0], sum(batch_sizes)
         self.product_bytes = 2 * 4 * config.dim * dtype.itemsize
         """Size of the input products of one place, both directions together."""
-        self.product_rows = min(n, max(rows, _SLICE_BYTES // self.product_bytes))
+        self.product_rows = min(n, max(rows, room.slice // self.product_bytes))
         """Places whose input products are kept at a time."""
         self._device = device
         self._products: Tensor | None = None

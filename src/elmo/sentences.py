@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from itertools import chain
 from typing import Any
 
 from elmo.errors import InputError
 from elmo.text import Tokenizer
 
 Words = list[str]
-
-_PLAIN = {str}
 
 
 def checked_sentences(sentences: Iterable[Iterable[str]]) -> Iterator[Words]:
@@ -34,6 +35,31 @@ def checked_sentences(sentences: Iterable[Iterable[str]]) -> Iterator[Words]:
         yield _checked_words(sentence, f"sentence {number}")
 
 
+def listed_sentences(sentences: Iterable[Iterable[str]]) -> list[Words]:
+    """Do as `checked_sentences`, all at once; millions of words in no time if they are in lists."""
+    if not isinstance(sentences, list | tuple) or not set(map(type, sentences)) <= {list, tuple}:
+        return list(checked_sentences(sentences))
+    with collector_paused():
+        listed = list(map(list, sentences))
+        plain = set(map(type, chain.from_iterable(listed))) <= {str}
+        return listed if plain else list(checked_sentences(listed))
+
+
+@contextmanager
+def collector_paused() -> Iterator[None]:
+    """Keep Python from looking for garbage while many lists or tensors are made at once.
+
+    It would walk all of them again and again, for longer than it takes to make them.
+    """
+    paused = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if paused:
+            gc.enable()
+
+
 def tokenized_texts(texts: Iterable[Any], tokenizer: Tokenizer) -> Iterator[list[Words]]:
     """Yield texts as lists of sentences.
 
@@ -52,8 +78,6 @@ def tokenized_texts(texts: Iterable[Any], tokenizer: Tokenizer) -> Iterator[list
 
 def _checked_words(sentence: Any, what: str) -> Words:
     words = list(_iterate(sentence, what))
-    if set(map(type, words)) <= _PLAIN:  # in one go: sentences come by the million
-        return words
     for place, word in enumerate(words):
         if not isinstance(word, str):
             raise InputError(
