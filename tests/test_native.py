@@ -1,9 +1,11 @@
 """The native kernel: right in every format, blind to neighbours and threads, and dispensable."""
 
 import copy
+import ctypes
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -14,7 +16,7 @@ import elmo.linear
 from elmo import ELMo, ElmoConfig
 from elmo.characters import batch_to_ids
 from elmo.errors import ElmoWarning
-from elmo.kernels import compiler
+from elmo.kernels import compiler, native
 from elmo.kernels.compiler import CannotBuildError, instruction_flags, kernel, why_not
 from elmo.kernels.native import Format, Matrix, gate_places, native_format
 from elmo.linear import Bricks, NativeLinear, runs_natively
@@ -59,6 +61,73 @@ def test_this_machine_has_a_compiler_and_all_precisions():
     """CI has gcc: were the kernel not built there, all tests below would be skipped unseen."""
     assert set(FORMATS) >= {Format.FLOAT32, Format.FLOAT16, Format.BFLOAT16, Format.INT8_WORDS}
     assert all(runs_natively(precision) for precision in ("fp32", "fp16", "bf16", "int8"))
+
+
+# --- CPUs that are not there ----------------------------------------------------------------------
+#
+# The instructions of newer CPUs, written out in C++ (emulation/immintrin.h): slow, but it shows
+# that each format reads its weights where they lie and counts what it should.
+
+EMULATION = Path(__file__).with_name("emulation")
+NEWER = [
+    *(Format.FLOAT32, Format.FLOAT16, Format.BFLOAT16, Format.BFLOAT16_PAIRS),
+    *(Format.BFLOAT16_TILES, Format.INT8_WORDS, Format.INT8_BYTES, Format.INT8_TILES),
+]
+
+
+@pytest.fixture(scope="module")
+def newer_library(tmp_path_factory):
+    library = tmp_path_factory.mktemp("emulated") / "kernel.so"
+    flags = [*compiler._FLAGS, "-O2", "-Wno-psabi", f"-I{EMULATION}", "-mavx2", "-mfma", "-mf16c"]
+    command = [compiler._compiler(), *flags, str(compiler._SOURCE), "-o", str(library)]
+    subprocess.run(command, check=True, capture_output=True)
+    return ctypes.CDLL(str(library))
+
+
+@pytest.fixture
+def newer_cpu(newer_library, monkeypatch):
+    monkeypatch.setattr(native, "kernel", lambda: newer_library)
+    return newer_library
+
+
+def test_a_newer_cpu_takes_its_matrix_unit(newer_cpu):
+    assert all(newer_cpu.elmo_group(int(format)) for format in Format)
+    assert native_format("bf16") == Format.BFLOAT16_TILES
+    assert native_format("int8") == Format.INT8_TILES
+
+
+@pytest.mark.parametrize("format", NEWER)
+@pytest.mark.parametrize("inputs", [1, 5, 31, 64, 130])
+@pytest.mark.parametrize("rows", [1, 2, 13, 16, 17, 40])
+def test_products_on_a_newer_cpu_are_what_float64_says(newer_cpu, format, inputs, rows):
+    weight, bias, x = random_case(70, inputs, rows)
+    linear = NativeLinear(weight, bias, format)
+    found = linear(x)
+    expected = x.double() @ weight.double().T + bias
+    allowed = ALLOWED[format] * inputs**0.5
+    torch.testing.assert_close(found.double(), expected, rtol=0, atol=allowed)
+    for size in (1, 3, 20):
+        assert torch.equal(torch.cat([linear(part) for part in x.split(size)]), found), size
+
+
+@pytest.mark.parametrize("format", NEWER)
+@torch.no_grad()
+def test_layers_on_a_newer_cpu_are_close_to_the_plain_ones(newer_cpu, monkeypatch, format):
+    monkeypatch.setattr(elmo.linear, "native_format", lambda precision: format)
+    plain = seeded_bilm(ElmoConfig.preset("tiny", dim=40, projection_dim=24))
+    precision = "fp32" if format == Format.FLOAT32 else "int8"
+    packed = PackedBiLM(plain, precision)
+    ids = batch_to_ids(SENTENCES)
+    found, expected = packed.run(ids), plain.run(ids)
+    allowed = {"FLOAT32": 1e-5, "FLOAT16": 5e-3}.get(format.name, 0.2)
+    torch.testing.assert_close(found.layers, expected.layers, rtol=0, atol=allowed)
+    torch.testing.assert_close(found.state.memory, expected.state.memory, rtol=0, atol=allowed)
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(3)
+        assert torch.equal(packed.run(ids).layers, found.layers)
+    finally:
+        torch.set_num_threads(before)
 
 
 # --- products -------------------------------------------------------------------------------------
