@@ -82,8 +82,22 @@ def train(settings: TrainSettings) -> TrainReport:
         settings: How; with `resume`, all but the length comes from the run's folder.
     """
     settings = _complete(settings)
-    with joined(settings.device) as processes, _Run(settings, processes) as run:
-        return run.fit()
+    with joined(settings.device) as processes, _enough_memory(settings):
+        with _Run(settings, processes) as run:
+            return run.fit()
+
+
+@contextmanager
+def _enough_memory(settings: TrainSettings) -> Iterator[None]:
+    """Say what to change if the GPU's memory does not suffice."""
+    try:
+        yield
+    except torch.OutOfMemoryError as error:
+        raise GpuMemoryError(
+            f"the GPU has too little memory for steps of {batch_rows(settings):,} streams of "
+            f"{settings.unroll} words ({str(error).splitlines()[0]}); choose a smaller --batch, "
+            "and a larger --accumulate if a step is to read as many words, or a smaller model"
+        ) from None
 
 
 def _complete(settings: TrainSettings) -> TrainSettings:
@@ -222,7 +236,7 @@ class _Run:
         settings = self.settings
         self.model.train()
         finished = True
-        with stop_signals() as stop, self._batches() as batches, self._enough_memory():
+        with stop_signals() as stop, self._batches() as batches:
             self._set_phase()
             if self.progress.step == 0 and settings.start_from is not None:
                 self._validate()  # where it comes from
@@ -279,18 +293,6 @@ class _Run:
             return batch.pinned(), following
 
         return prepared_ahead(prepare, self.streams.positions(start), _LOADERS)
-
-    @contextmanager
-    def _enough_memory(self) -> Iterator[None]:
-        """Say what to change if the GPU's memory does not suffice."""
-        try:
-            yield
-        except torch.OutOfMemoryError as error:
-            raise GpuMemoryError(
-                f"the GPU has too little memory for steps of {self.rows:,} streams of "
-                f"{self.settings.unroll} words ({str(error).splitlines()[0]}); choose a smaller "
-                "--batch, and a larger --accumulate if a step is to read as many words"
-            ) from None
 
     def _step(self, batches: Iterator[tuple[Batch, Position]]) -> None:
         """Take one optimizer step."""
