@@ -71,7 +71,6 @@ class Contest:
     device: torch.device
     ours: Sequence[Ours]
     peer: AllenNLP | None
-    roof: Roof
     show_progress: bool
 
     # --- results ----------------------------------------------------------------------------------
@@ -98,15 +97,28 @@ class Contest:
 
     # --- a corpus ---------------------------------------------------------------------------------
 
-    def time_corpus(self, sentences: Sentences, rounds: int) -> list[CorpusRow]:
-        """Time every way to embed a corpus."""
+    def time_corpus(self, sentences: Sentences, rounds: int) -> dict[str, Rounds]:
+        """Time every way to embed a corpus; gives seconds by name."""
         ways = self._ways(sentences)
         # So that no one pays for what happens only the first time. On a GPU that depends on sizes.
         on_cpu = self.device.type == "cpu"
         interleave(self._ways(sentences[: batch_size(self.device)]) if on_cpu else ways, 1)
-        seconds = interleave(ways, rounds, f"{self.name}, corpus", self.show_progress)
+        return interleave(ways, rounds, f"{self.name}, corpus", self.show_progress)
+
+    def judge_corpus(
+        self, sentences: Sentences, seconds: Mapping[str, Rounds], roof: Roof
+    ) -> list[CorpusRow]:
+        """Compare what `time_corpus` gave."""
+        ways = self._ways(sentences)
         speeds = {way.name: rates(way.words, seconds[way.name]) for way in ways}
         distinct = len({word for sentence in sentences for word in sentence})
+
+        def share(way: Entry) -> float | None:
+            if way.precision is None:
+                return None
+            median = Spread.of(seconds[way.name]).median
+            return roof.corpus_share(way.precision, way.words, distinct, median)
+
         return [
             CorpusRow(
                 name=way.name,
@@ -115,7 +127,7 @@ class Contest:
                 words_per_second=Spread.of(speeds[way.name]),
                 times_given=_times(speeds, way.name, self.given_order),
                 times_sorted=_times(speeds, way.name, self.sorted_order),
-                share_of_peak=self._corpus_share(way, distinct, seconds[way.name]),
+                share_of_peak=share(way),
             )
             for way in ways
         ]
@@ -153,12 +165,6 @@ class Contest:
             entry(few, partial(ours.in_small_calls, sentences)),
         )
 
-    def _corpus_share(self, way: Entry, distinct: int, seconds: Rounds) -> float | None:
-        if way.precision is None:
-            return None
-        median = Spread.of(seconds).median
-        return self.roof.corpus_share(way.precision, way.words, distinct, median)
-
     @property
     def given_order(self) -> str:
         """What AllenNLP on the sentences as given is called."""
@@ -171,8 +177,35 @@ class Contest:
 
     # --- one sentence -----------------------------------------------------------------------------
 
-    def time_sentence(self, rounds: int) -> list[LatencyRow]:
+    def time_sentence(self, rounds: int) -> dict[str, Rounds]:
         """Time one sentence, whose words were never seen before or all seen before."""
+        entries = self._sentence_ways()
+        interleave(entries, 1)
+        label = f"{self.name}, one sentence"
+        return interleave(entries, LATENCY_ROUNDS * rounds, label, self.show_progress)
+
+    def judge_sentence(self, seconds: Mapping[str, Rounds], roof: Roof) -> list[LatencyRow]:
+        """Compare what `time_sentence` gave."""
+        speeds = {name: rates(1, own) for name, own in seconds.items()}
+
+        def share(entry: Entry) -> float | None:
+            if entry.precision is None:
+                return None
+            median = Spread.of(seconds[entry.name]).median
+            return roof.sentence_share(entry.precision, LATENCY_WORDS, median)
+
+        return [
+            LatencyRow(
+                name=entry.name,
+                seconds=seconds[entry.name],
+                milliseconds=Spread.of([1000 * s for s in seconds[entry.name]]),
+                times_peer=_times(speeds, entry.name, PEER),
+                share_of_roof=share(entry),
+            )
+            for entry in self._sentence_ways()
+        ]
+
+    def _sentence_ways(self) -> list[Entry]:
         sentence = [make_sentence(LATENCY_WORDS)]
         entries: list[Entry] = []
         for ours in self.ours:
@@ -184,26 +217,7 @@ class Contest:
             # Between our two, so that both have it as their neighbour.
             peer = Entry(PEER, partial(in_given_order, self.peer, sentence, self.device))
             entries.insert(1, peer)
-        interleave(entries, 1)
-        label = f"{self.name}, one sentence"
-        seconds = interleave(entries, LATENCY_ROUNDS * rounds, label, self.show_progress)
-        speeds = {name: rates(1, own) for name, own in seconds.items()}
-        return [
-            LatencyRow(
-                name=entry.name,
-                seconds=seconds[entry.name],
-                milliseconds=Spread.of([1000 * s for s in seconds[entry.name]]),
-                times_peer=_times(speeds, entry.name, PEER),
-                share_of_roof=self._sentence_share(entry, seconds[entry.name]),
-            )
-            for entry in entries
-        ]
-
-    def _sentence_share(self, entry: Entry, seconds: Rounds) -> float | None:
-        if entry.precision is None:
-            return None
-        median = Spread.of(seconds).median
-        return self.roof.sentence_share(entry.precision, LATENCY_WORDS, median)
+        return entries
 
 
 def _compare(

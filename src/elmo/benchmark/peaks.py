@@ -25,6 +25,11 @@ class Peaks:
     bandwidth: float
     """Bytes a second that are read from memory."""
 
+    def best_of(self, other: Peaks) -> Peaks:
+        """Give the better of two measurements: a busy machine shows less than it can do."""
+        flops = {name: max(peak, other.flops[name]) for name, peak in self.flops.items()}
+        return Peaks(flops, max(self.bandwidth, other.bandwidth))
+
     def share_of_flops(self, precision: str, operations: float, seconds: float) -> float:
         """Give the part of the peak that some work reached."""
         return operations / seconds / self.flops[precision]

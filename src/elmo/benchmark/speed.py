@@ -18,7 +18,7 @@ from elmo.benchmark.corpus import count_words, make_sentences
 from elmo.benchmark.costs import count_costs
 from elmo.benchmark.machine import this_machine
 from elmo.benchmark.memory import PEER_SYSTEM, MemoryRow, MemoryTask, measure_memory
-from elmo.benchmark.peaks import measure_peaks
+from elmo.benchmark.peaks import Peaks, measure_peaks
 from elmo.benchmark.peers import PEER, AllenNLP, MissingPeerError, load_elmo_class, why_not
 from elmo.benchmark.reference import float64_layers
 from elmo.benchmark.report import Report, SizeReport, require_writable, write_json
@@ -114,27 +114,23 @@ class _Bench:
 
     def measure(self) -> SizeReport:
         """Measure all there is to measure."""
-        config = self.subject.config
         sentences = make_sentences(self._n_sentences())
+        checked = [*sentences[:_CHECKED_SENTENCES], _HARD_WORDS]
         with ExitStack() as stack:
             peer_folder = None
             if self.with_peer:
                 peer_folder = stack.enter_context(published_folder(self.subject))
             # Before the models are in memory here, so that the machine has its memory for itself.
-            memory: list[MemoryRow] = []
-            if not self.settings.skip_memory:
-                self._say("memory")
-                memory = list(self._memory(peer_folder))
-            self._say("what the machine can do")
-            peaks = measure_peaks(self.precisions, self.device, self.settings.quick)
+            memory = self._memory(peer_folder)
+            peaks = self._peaks()
             self._say("loading, and comparing results")
-            contest = self._contest(peer_folder, Roof(count_costs(config), peaks))
-        checked = [*sentences[:_CHECKED_SENTENCES], _HARD_WORDS]
+            contest = self._contest(peer_folder)
         agreement = list(contest.check(checked, float64_layers(self.subject.read(), checked)))
         self._say("a corpus")
-        corpus = contest.time_corpus(sentences, self._rounds())
+        corpus_seconds = contest.time_corpus(sentences, self._rounds())
         self._say("one sentence")
-        latency = contest.time_sentence(self._rounds())
+        sentence_seconds = contest.time_sentence(self._rounds())
+        roof = Roof(count_costs(self.subject.config), peaks.best_of(self._peaks()))
         return SizeReport(
             size=self.subject.name,
             device=str(self.device),
@@ -142,15 +138,19 @@ class _Bench:
             sentences=len(sentences),
             words=count_words(sentences),
             distinct_words=len({word for sentence in sentences for word in sentence}),
-            costs=contest.roof.costs,
-            peaks=peaks,
+            costs=roof.costs,
+            peaks=roof.peaks,
             agreement=agreement,
-            corpus=corpus,
-            latency=latency,
+            corpus=contest.judge_corpus(sentences, corpus_seconds, roof),
+            latency=contest.judge_sentence(sentence_seconds, roof),
             memory=memory,
         )
 
-    def _contest(self, peer_folder: Path | None, roof: Roof) -> Contest:
+    def _peaks(self) -> Peaks:
+        self._say("what the machine can do")
+        return measure_peaks(self.precisions, self.device, self.settings.quick)
+
+    def _contest(self, peer_folder: Path | None) -> Contest:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", FutureWarning)  # of AllenNLP, under newer libraries
             peer = None if peer_folder is None else AllenNLP(peer_folder, self.device)
@@ -160,12 +160,14 @@ class _Bench:
             device=self.device,
             ours=[Ours(self.subject.source, p, self.device, layers) for p in self.precisions],
             peer=peer,
-            roof=roof,
             show_progress=not self.settings.quiet,
         )
 
-    def _memory(self, peer_folder: Path | None) -> Iterator[MemoryRow]:
-        """Measure each system in a process of its own."""
+    def _memory(self, peer_folder: Path | None) -> list[MemoryRow]:
+        """Measure each system in a process of its own, if that is wanted."""
+        if self.settings.skip_memory:
+            return []
+        self._say("memory")
         task = MemoryTask(
             system=PEER_SYSTEM,
             source=self.subject.source,
@@ -173,13 +175,15 @@ class _Bench:
             threads=torch.get_num_threads(),
             device=str(self.device),
         )
-        for precision in self.precisions:
-            own = dataclasses.replace(task, system=precision)
-            yield measure_memory(f"ours {precision}, one call", own)
+        rows = [
+            measure_memory(f"ours {own}, one call", dataclasses.replace(task, system=own))
+            for own in self.precisions
+        ]
         if peer_folder is not None:
             fewer = min(task.sentences, PEER_SENTENCES)
-            own = dataclasses.replace(task, source=str(peer_folder), sentences=fewer)
-            yield measure_memory(f"{PEER}, given order", own)
+            peer = dataclasses.replace(task, source=str(peer_folder), sentences=fewer)
+            rows.append(measure_memory(f"{PEER}, given order", peer))
+        return rows
 
     def _n_sentences(self) -> int:
         if self.settings.sentences is not None:
