@@ -72,7 +72,10 @@ def joined(device: str) -> Iterator[Processes]:
     """
     world = int(os.environ.get("WORLD_SIZE", "1"))
     if world == 1:
-        yield Processes(0, 1, find_device(device))
+        chosen = find_device(device)
+        if chosen.type == "cuda":
+            torch.cuda.set_device(chosen)  # where kernels are started
+        yield Processes(0, 1, chosen)
         return
     local = int(os.environ.get("LOCAL_RANK", "0"))
     chosen = find_device(f"cuda:{local}" if _wants_gpu(device) else "cpu")
