@@ -1,5 +1,10 @@
 """The kernels that embed: Triton in its interpreter against plain PyTorch, value by value."""
 
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -144,3 +149,13 @@ def test_no_word_has_no_response(compiled):
     nothing = torch.empty(0, 5, dtype=torch.int64), torch.empty(0, dtype=torch.int32)
     table, widths = torch.randn(12, 4), torch.ones(4, dtype=torch.int32)
     assert highest_responses(*nothing, table, widths, 2, compiled).shape == (0, 4)
+
+
+def test_kernels_compile_for_a_gpu_that_is_not_there(tmp_path):
+    environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
+    environment["TRITON_CACHE_DIR"] = str(tmp_path)
+    script = Path(__file__).parent / "compile_kernels.py"
+    done = subprocess.run(
+        [sys.executable, str(script)], capture_output=True, text=True, check=False, env=environment
+    )
+    assert done.returncode == 0, done.stderr

@@ -29,7 +29,7 @@ def send(array: npt.NDArray[Any], device: torch.device) -> Tensor:
     so that the next batch is prepared while the last one is computed.
     """
     tensor = torch.from_numpy(array)
-    if device.type != "cuda":
+    if device.type != "cuda" or not array.size:
         return tensor.to(device)
     return tensor.pin_memory().to(device, non_blocking=True)
 

@@ -17,7 +17,7 @@ Where Triton cannot run, plain PyTorch does the same between the products.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import NamedTuple
 
 import torch
@@ -122,7 +122,7 @@ class FusedBiLM(BiLMBase):
     @torch.no_grad()
     def encode_words(self, ids: Tensor) -> Tensor:
         """Give the context-free vectors of words; see `BiLMBase.encode_words`."""
-        with exact_products():
+        with exact_products(), on_device(self.device):
             vectors: Tensor = (self._characters or self._encoder)(ids)
         return vectors
 
@@ -140,7 +140,7 @@ class FusedBiLM(BiLMBase):
         start = zero_state(self.config, len(lengths), vectors) if state is None else state
         if not lengths:
             return [vectors.new_empty(0, self.config.output_dim)] * depth, start
-        with exact_products():
+        with exact_products(), on_device(self.device):
             if len(lengths) == 1 and len(tokens) <= _GRAPH_WORDS and self._graphs is not None:
                 outputs, *final = self._graphs.run(
                     (len(tokens), depth),
@@ -496,3 +496,8 @@ def exact_products() -> Iterator[None]:
         yield
     finally:
         matmul.fp32_precision = before
+
+
+def on_device(device: torch.device) -> AbstractContextManager[object]:
+    """Make a GPU the current one: kernels of Triton are launched there, wherever their data is."""
+    return torch.cuda.device(device) if device.type == "cuda" else nullcontext()
