@@ -135,19 +135,16 @@ class Pipeline:
             yield from self._carried_batches(sentences, selection, self.carry_rows(batch_size))
             return
         start = self._start(policy)
-        filled = [number for number, sentence in enumerate(sentences) if sentence]
-        if len(filled) < len(sentences):
-            empty = sorted(set(range(len(sentences))).difference(filled))
+        lengths = list(map(len, sentences))
+        empty = [number for number, length in enumerate(lengths) if not length]
+        if empty:
             yield EmbeddedBatch(empty, [0] * len(empty), self._nothing(selection))
-        lengths = [len(sentences[number]) for number in filled]
         limits = self.batch_tokens(batch_tokens), self._max_rows(batch_size)
-        for batch in plan_batches(lengths, *limits):
-            numbers = [filled[place] for place in batch]
-            chosen = [sentences[number] for number in numbers]
+        for numbers in plan_batches(lengths, *limits):
+            chosen = [sentences[number] for number in numbers if lengths[number]]
             rows = start.repeat(len(chosen))
             for part, vectors, _ in self._pieces(chosen, rows, selection, selection.depth):
-                sizes = [len(sentence) for sentence in chosen[part]]
-                yield EmbeddedBatch(numbers[part], sizes, vectors)
+                yield EmbeddedBatch(numbers[part], list(map(len, chosen[part])), vectors)
 
     def compute_words(self, words: Sequence[str]) -> Tensor:
         """Compute the context-free vectors `(len(words), projection_dim)` of words, on the CPU."""
@@ -195,7 +192,7 @@ class Pipeline:
             finals: list[State] = []
             for part, vectors, final in self._pieces(batch, start, selection, self.config.n_layers):
                 numbers = list(range(first, first + len(batch))[part])
-                sizes = [len(sentence) for sentence in batch[part]]
+                sizes = list(map(len, batch[part]))
                 embedded.append(_without_boundaries(EmbeddedBatch(numbers, sizes, vectors)))
                 finals.append(final)
             self.carried.keep(State(*(torch.cat(parts, 2) for parts in zip(*finals, strict=True))))
@@ -221,7 +218,7 @@ class Pipeline:
         layers = [torch.cat([context_free, context_free], dim=1)]
         if depth == 0:
             return layers, start
-        lengths = [len(sentence) for sentence in sentences]
+        lengths = list(map(len, sentences))
         with torch.no_grad():
             upper, final = self.model.contextualize(vectors, index, lengths, start, depth)
         return layers + upper, final
@@ -240,7 +237,7 @@ class Pipeline:
         Yields:
             Which sentences, their vectors, and the state after each of them.
         """
-        waiting = [slice(0, len(sentences))]
+        waiting = [slice(0, len(sentences))] if sentences else []
         while waiting:
             part = waiting.pop()
             piece = sentences[part]
