@@ -60,6 +60,7 @@ class ELMo:
         model: A model, or weights that were read from a file.
         precision: `fp32`; or `bf16` for products in bfloat16, about twice as fast where the CPU has
             instructions for it (AVX512-BF16, AMX).
+            On a GPU: `fp32` without TF32, `bf16` or `fp16`; not `int8`.
         device: Where to compute; if None, a GPU if there is one.
         tokenizer: How `encode` splits raw texts into words.
         word_cache_mb: Memory for the context-free vectors of words seen before; unless told, 64 on
