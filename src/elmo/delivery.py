@@ -214,8 +214,8 @@ def by_sentence(vectors: Tensor, sizes: Sequence[int]) -> Tensor:
         Shape `(n, dim)` or `(n_layers * n, dim)`: all layers of the first sentence, then those of
         the second, ...
     """
-    if vectors.dim() == 2:
-        return vectors
+    if vectors.dim() == 2 or len(sizes) == 1:
+        return vectors.reshape(-1, vectors.shape[-1])
     n_layers, n, dim = vectors.shape
     counts = np.asarray(sizes, dtype=np.int64)
     sentence, place = ragged_positions(n_layers * counts)

@@ -103,7 +103,8 @@ class _Recording:
                 function(*self._inputs)
             current.wait_stream(side)
             self._graph = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(self._graph, pool=pool):
+            # Other threads may go on with what would not be allowed here, such as taking memory.
+            with torch.cuda.graph(self._graph, pool=pool, capture_error_mode="thread_local"):
                 self._outputs = function(*self._inputs)
 
     def replay(self, inputs: Sequence[Tensor]) -> Tensors:
