@@ -13,7 +13,7 @@ MOST_SHARED = 227 << 10
 
 
 def test_every_kernel_compiles_without_spilling_registers():
-    script = Path(__file__).with_name("compile_kernels.py")
+    script = Path(__file__).with_name("compile_training_kernels.py")
     done = subprocess.run(
         [sys.executable, script],
         capture_output=True,

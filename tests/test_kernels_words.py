@@ -67,6 +67,7 @@ def test_words_of_every_length_up_to_beyond_the_row():
 
 def test_more_filters_than_a_program_has(monkeypatch):
     monkeypatch.setattr(character_windows, "_MOST_FILTERS", 4)
+    monkeypatch.setattr(character_windows, "_FILTERS_BACK", 8)
     _, encoder = make_encoder()
     compare(encoder, CharacterMapper().rows(["a", "word"]), 261)
 

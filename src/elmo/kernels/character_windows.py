@@ -22,6 +22,9 @@ from elmo.kernels.gpu import blocks, jit, next_power_of_2, tl
 
 _MOST_FILTERS = 512
 """Filters of one program: each thread of its two warps reads 16 bytes of bfloat16 at a time."""
+_FILTERS_BACK = 128
+"""The same on the way back: one for each thread of four warps, so that neighbours whose window is
+the same add to neighbouring places."""
 
 
 def window_maxima(
@@ -97,7 +100,7 @@ class _WindowMaxima(torch.autograd.Function):
         given = gradients[0].contiguous()
         of_table = torch.zeros(ctx.shape, dtype=torch.float32, device=ids.device)
         if n:
-            block = min(_MOST_FILTERS, next_power_of_2(n_filters))
+            block = min(_FILTERS_BACK, next_power_of_2(n_filters))
             _add_to_table[(n, blocks(n_filters, block))](
                 given,
                 widths,
@@ -108,7 +111,7 @@ class _WindowMaxima(torch.autograd.Function):
                 n_filters,
                 WIDEST=widest,
                 BLOCK=block,
-                num_warps=2,
+                num_warps=max(1, block // 32),
             )
         of_bias = given.sum(dim=0, dtype=torch.float32)
         return of_table, of_bias, None, None, None, None

@@ -2,14 +2,14 @@
 
 Products are left to cuBLAS; what lies between them is done here in one pass over memory each:
 
-    gates  = products + bias            product of the step's input and of the hidden state before
+    gates  = products + bias            products of the step's input and of the hidden state before
     c      = clip(sigmoid(f) * c_before + sigmoid(i) * tanh(g))
     cells  = sigmoid(o) * tanh(c)       then: raw = W_p cells, a product
     hidden = clip(raw), and 0 for rows that restart before the next word
 
 Tensors are slices at one time step of tensors `(2, time, rows, width)`: the distance between the
-directions is any, rows lie one behind the other. Sums run in float32, memory is float32 throughout.
-`training.recurrence` has the plain code for all of this.
+directions is any, rows lie one behind the other unless it is said otherwise. Sums run in float32,
+memory is float32 throughout. `training.recurrence` has the plain code for all of this.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ def cell_backward(
 
 
 def hidden_forward(
-    raw: Tensor, keep_next: Tensor | None, hidden: Tensor, start: Tensor, clip: float | None
+    raw: Tensor, keep_next: Tensor | None, hidden: Tensor, start: Tensor | None, clip: float | None
 ) -> None:
     """Clip what was projected, and forget it for the next step where a row restarts.
 
@@ -125,7 +125,8 @@ def hidden_forward(
         raw: Projected cells, `(2, rows, width)`.
         keep_next: 0 for rows that restart before the next step, else 1, `(rows,)`; None: 1.
         hidden: Receives the output of this step, `(2, rows, width)`; it may be `raw`.
-        start: Receives what the next step starts from, `(2, rows, width)`.
+        start: Receives what the next step starts from, `(2, rows, width)`, its rows at any
+            distance; None after the last step.
         clip: Bound of the output.
     """
     sides, rows, width = raw.shape
@@ -136,13 +137,14 @@ def hidden_forward(
         raw,
         raw if keep_next is None else keep_next,
         hidden,
-        start,
+        raw if start is None else start,
         rows,
         width,
         raw.stride(0),
         hidden.stride(0),
-        start.stride(0),
+        *((0, 0) if start is None else start.stride()[:2]),
         0.0 if clip is None else clip,
+        STARTS=start is not None,
         CLIPS=clip is not None,
         KEEPS=keep_next is not None,
         BLOCK=block,
@@ -162,8 +164,8 @@ def hidden_backward(
 
     Args:
         given: Gradient of the step's output from above, `(2, rows, width)`.
-        carried: Gradient of what the next step started from, `(2, rows, width)`; None after the
-            last step.
+        carried: Gradient of what the next step started from, `(2, rows, width)`, its rows at any
+            distance; None after the last step.
         keep_next: See `hidden_forward`.
         hidden: The step's output, `(2, rows, width)`.
         of_raw: Receives the gradient of the projected cells, `(2, rows, width)`.
@@ -182,7 +184,7 @@ def hidden_backward(
         rows,
         width,
         given.stride(0),
-        0 if carried is None else carried.stride(0),
+        *((0, 0) if carried is None else carried.stride()[:2]),
         hidden.stride(0),
         of_raw.stride(0),
         0.0 if clip is None else clip,
@@ -319,7 +321,9 @@ def _hidden_forward(
     raw_side,
     hidden_side,
     start_side,
+    start_row,
     clip,
+    STARTS: tl.constexpr,
     CLIPS: tl.constexpr,
     KEEPS: tl.constexpr,
     BLOCK: tl.constexpr,
@@ -334,10 +338,11 @@ def _hidden_forward(
         hidden = tl.minimum(tl.maximum(hidden, -clip), clip)
     hidden_ptr += side * hidden_side + place
     tl.store(hidden_ptr, hidden.to(hidden_ptr.dtype.element_ty), mask=inside)
-    if KEEPS:
-        hidden *= tl.load(keep_ptr + row)
-    start_ptr += side * start_side + place
-    tl.store(start_ptr, hidden.to(start_ptr.dtype.element_ty), mask=inside)
+    if STARTS:
+        if KEEPS:
+            hidden *= tl.load(keep_ptr + row)
+        start_ptr += side * start_side + row * start_row + column
+        tl.store(start_ptr, hidden.to(start_ptr.dtype.element_ty), mask=inside)
 
 
 @jit
@@ -351,6 +356,7 @@ def _hidden_backward(
     width,
     given_side,
     carried_side,
+    carried_row,
     hidden_side,
     of_raw_side,
     clip,
@@ -366,7 +372,8 @@ def _hidden_backward(
     place = row * width + column
     gradient = tl.load(given_ptr + side * given_side + place, mask=inside).to(tl.float32)
     if CARRIES:
-        carried = tl.load(carried_ptr + side * carried_side + place, mask=inside).to(tl.float32)
+        carried_ptr += side * carried_side + row * carried_row + column
+        carried = tl.load(carried_ptr, mask=inside).to(tl.float32)
         if KEEPS:
             carried *= tl.load(keep_ptr + row)
         gradient += carried

@@ -1,9 +1,11 @@
 """The LSTM over streams on a GPU: cuBLAS products with one kernel between each two of them.
 
-The same as the plain code in `recurrence`, laid out so that nothing is copied or transposed: every
-tensor is `(2, time, rows, width)`, of which a time step is a batch of two matrices and the whole is
-two matrices of all steps' rows. Input products become gates and gates become their gradients in
-place.
+The same as the plain code in `recurrence`, laid out so that little is copied and nothing
+transposed: every tensor is `(2, time, rows, width)`, of which a time step is a batch of two
+matrices and the whole is two matrices of all steps' rows. A step's input and the hidden state
+before it stand side by side and are multiplied together: on the way there each gate is then written
+by one product, and on the way back all gates are read once for both. Products become gates and
+gates become their gradients in place.
 """
 
 from __future__ import annotations
@@ -33,13 +35,13 @@ def run_fused_lstm(
     projections: list[Tensor] = [
         side.projection_weight for side in sides if side.projection_weight is not None
     ]
+    weights = [torch.cat([side.input_weight, side.recurrent_weight], dim=1) for side in sides]
     outputs, memory = _FusedLSTM.apply(  # type: ignore[no-untyped-call]
         inputs.to(dtype),
         state.hidden.to(dtype),
         state.memory,
-        torch.stack([side.input_weight for side in sides]).to(dtype),
+        torch.stack(weights).to(dtype),
         torch.stack([side.gate_bias() for side in sides]),
-        torch.stack([side.recurrent_weight for side in sides]).to(dtype),
         torch.stack(projections).to(dtype) if projections else None,
         None if keep is None else keep.squeeze(-1).float().contiguous(),
         sides[0].cell_clip,
@@ -57,9 +59,8 @@ class _FusedLSTM(torch.autograd.Function):
         inputs: Tensor,
         hidden: Tensor,
         memory: Tensor,
-        input_weight: Tensor,
+        weight: Tensor,
         bias: Tensor,
-        recurrent: Tensor,
         projection: Tensor | None,
         keep: Tensor | None,
         cell_clip: float | None,
@@ -72,25 +73,26 @@ class _FusedLSTM(torch.autograd.Function):
             inputs: `(2, time, rows, projection_dim)`, in the type of products, as all weights.
             hidden: `(2, rows, projection_dim)`.
             memory: Float32 `(2, rows, dim)`.
-            input_weight: `(2, 4 * dim, projection_dim)`.
+            weight: Input and recurrent weights side by side, `(2, 4 * dim, 2 * projection_dim)`.
             bias: Float32 `(2, 4 * dim)`.
-            recurrent: `(2, 4 * dim, projection_dim)`.
             projection: `(2, projection_dim, dim)`, if there is one.
             keep: Float32 `(time, rows)`; see `recurrence.run_layer`.
             cell_clip: Bound of the memory.
             proj_clip: Bound of the projected output.
         """
-        sides, time, rows, _ = inputs.shape
+        sides, time, rows, width = inputs.shape
         dim = memory.shape[-1]
-        gates = torch.bmm(_flat(inputs), input_weight.mT).view(sides, time, rows, 4 * dim)
+        gates = inputs.new_empty(sides, time, rows, 4 * dim)
         cells = inputs.new_empty(sides, time, rows, dim)
         memories = memory.new_empty(sides, time + 1, rows, dim)
         outputs = torch.empty_like(inputs, memory_format=torch.contiguous_format)
-        starts = inputs.new_empty(sides, time + 1, rows, inputs.shape[-1])
+        joint = inputs.new_empty(sides, time, rows, 2 * width)  # inputs, and what steps start from
+        joint[..., :width] = inputs
+        starts = joint[..., width:]
         memories[:, 0] = memory
         starts[:, 0] = hidden if keep is None else hidden * keep[0].to(hidden.dtype).unsqueeze(-1)
         for t in range(time):
-            gates[:, t].baddbmm_(starts[:, t], recurrent.mT)
+            torch.bmm(joint[:, t], weight.mT, out=gates[:, t])
             cell_forward(
                 gates[:, t],
                 bias,
@@ -103,11 +105,9 @@ class _FusedLSTM(torch.autograd.Function):
             raw = cells[:, t]
             if projection is not None:
                 raw = torch.bmm(cells[:, t], projection.mT, out=outputs[:, t])
-            hidden_forward(raw, _at(keep, t + 1), outputs[:, t], starts[:, t + 1], proj_clip)
-        ctx.save_for_backward(
-            inputs, gates, memories, cells, outputs, starts, input_weight, recurrent, projection,
-            keep,
-        )  # fmt: skip
+            start = starts[:, t + 1] if t + 1 < time else None
+            hidden_forward(raw, _at(keep, t + 1), outputs[:, t], start, proj_clip)
+        ctx.save_for_backward(gates, memories, cells, outputs, joint, weight, projection, keep)
         ctx.cell_clip, ctx.proj_clip = cell_clip, proj_clip
         final = memories[:, -1].clone()
         ctx.mark_non_differentiable(final)
@@ -117,15 +117,14 @@ class _FusedLSTM(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         """Give the gradients of the inputs and of all weights."""
-        (
-            inputs, gates, memories, cells, outputs, starts, input_weight, recurrent, projection,
-            keep,
-        ) = ctx.saved_tensors  # fmt: skip
+        gates, memories, cells, outputs, joint, weight, projection, keep = ctx.saved_tensors
         given = gradients[0].contiguous()
+        time, width = given.shape[1], given.shape[-1]
         of_raw = torch.empty_like(given)
+        of_joint = torch.empty_like(joint)
         of_memory = torch.zeros_like(memories[:, 0], memory_format=torch.contiguous_format)
-        carried = None
-        for t in reversed(range(given.shape[1])):
+        for t in reversed(range(time)):
+            carried = of_joint[:, t + 1, :, width:] if t + 1 < time else None
             hidden_backward(
                 given[:, t], carried, _at(keep, t + 1), outputs[:, t], of_raw[:, t], ctx.proj_clip
             )
@@ -141,18 +140,16 @@ class _FusedLSTM(torch.autograd.Function):
                 of_memory,
                 ctx.cell_clip,
             )
-            if t:
-                carried = torch.bmm(gates[:, t], recurrent)
+            torch.bmm(gates[:, t], weight, out=of_joint[:, t])
         increment_version(gates)  # a second way back would start from gradients: autograd objects
         of_gates = _flat(gates)
         of_projection = None if projection is None else torch.bmm(_flat(of_raw).mT, _flat(cells))
         return (
-            torch.bmm(of_gates, input_weight).view_as(inputs),
+            of_joint[..., :width],
             None,
             None,
-            torch.bmm(of_gates.mT, _flat(inputs)),
+            torch.bmm(of_gates.mT, _flat(joint)),
             of_gates.sum(dim=1, dtype=torch.float32),
-            torch.bmm(of_gates.mT, _flat(starts[:, :-1])),
             of_projection,
             None,
             None,
