@@ -38,6 +38,7 @@ class GraphCache:
         self._seen: OrderedDict[Hashable, None] = OrderedDict()
         self._lock = threading.Lock()
         self._pool: Any = None
+        self._stream: Any = None
         self.works = True
         """False once a recording has failed: everything then runs without graphs."""
 
@@ -75,9 +76,10 @@ class GraphCache:
         try:
             if self._pool is None:
                 self._pool = torch.cuda.graph_pool_handle()
+                self._stream = torch.cuda.Stream(inputs[0].device)
             if len(self._recordings) >= self._capacity:
                 self._recordings.popitem(last=False)
-            self._recordings[key] = _Recording(function, inputs, self._pool)
+            self._recordings[key] = _Recording(function, inputs, self._pool, self._stream)
         except RuntimeError as error:  # no memory for it, or something in it cannot be recorded
             logger.warning("CUDA graphs are not used from here on: %s", error)
             self.works = False
@@ -90,21 +92,28 @@ class _Recording:
 
     All graphs share a pool of memory. That is safe because they run one after another, and results
     are copied out before the next one starts.
+
+    Args:
+        function: What is recorded.
+        inputs: Inputs of it.
+        pool: The pool of memory.
+        stream: Where to record; one for all, since cuBLAS takes memory for each that it meets.
     """
 
-    def __init__(self, function: Function, inputs: Sequence[Tensor], pool: Any) -> None:
+    def __init__(
+        self, function: Function, inputs: Sequence[Tensor], pool: Any, stream: Any
+    ) -> None:
         self._inputs = [tensor.clone() for tensor in inputs]
-        device = self._inputs[0].device
-        with torch.cuda.device(device):
+        with torch.cuda.device(self._inputs[0].device):
             # Once outside: kernels are compiled and libraries set up, which cannot be recorded.
-            side, current = torch.cuda.Stream(), torch.cuda.current_stream()
-            side.wait_stream(current)
-            with torch.cuda.stream(side):
+            current = torch.cuda.current_stream()
+            stream.wait_stream(current)
+            with torch.cuda.stream(stream):
                 function(*self._inputs)
-            current.wait_stream(side)
+            current.wait_stream(stream)
             self._graph = torch.cuda.CUDAGraph()
             # Other threads may go on with what would not be allowed here, such as taking memory.
-            with torch.cuda.graph(self._graph, pool=pool, capture_error_mode="thread_local"):
+            with torch.cuda.graph(self._graph, pool, stream, capture_error_mode="thread_local"):
                 self._outputs = function(*self._inputs)
 
     def replay(self, inputs: Sequence[Tensor]) -> Tensors:
