@@ -1,6 +1,7 @@
 """The path of the data on a GPU, run on CPU tensors: the results of the path on a CPU."""
 
 import copy
+import gc
 
 import numpy as np
 import pytest
@@ -13,10 +14,11 @@ from elmo import ELMo, ElmoConfig
 from elmo.bilm import word_ids
 from elmo.device_words import DeviceWordVectors
 from elmo.devices import is_out_of_memory
-from elmo.errors import ConfigError, ElmoError
+from elmo.errors import ConfigError, ElmoError, InputError
 from elmo.fused import FusedBiLM, on_gpu
 from elmo.pipeline import Pipeline
 from elmo.selection import select_layers
+from elmo.sentences import collector_paused, listed_sentences
 from strategies import batches, seeded_bilm
 
 CONFIG = ElmoConfig.preset("tiny", dim=8, projection_dim=4, filters=((1, 3), (3, 5)))
@@ -183,3 +185,59 @@ def test_a_model_that_cannot_be_fused_stays_plain(plain):
     assert not isinstance(on_gpu(copy.deepcopy(plain), "fp32", meta), FusedBiLM)
     with pytest.raises(ConfigError, match=r"precision is 'bf16', expected 'fp32'.*on meta"):
         on_gpu(copy.deepcopy(plain), "bf16", meta)
+
+
+# --- sentences in, numbers out --------------------------------------------------------------------
+
+
+def test_the_collector_is_paused_only_while_results_are_cut():
+    assert gc.isenabled()
+    with collector_paused():
+        assert not gc.isenabled()
+        with collector_paused():
+            pass
+        assert not gc.isenabled()
+    assert gc.isenabled()
+
+
+@pytest.mark.parametrize("container", [list, tuple, iter])
+@pytest.mark.parametrize("inner", [list, tuple, iter])
+def test_sentences_are_listed_from_any_container(container, inner):
+    found = listed_sentences(container([inner(sentence) for sentence in SENTENCES]))
+    assert found == SENTENCES
+    assert all(type(sentence) is list for sentence in found)
+
+
+@pytest.mark.parametrize("bad", [["a", 1], ["a", None], ["a", ["b"]], ["a", b"b"]])
+def test_what_is_no_word_is_named_with_its_place(bad):
+    with pytest.raises(InputError, match=r"sentence 1, word 1 is .* expected a string"):
+        listed_sentences([["x"], bad])
+    with pytest.raises(InputError, match="sentence 0 is 'text', expected a list of words"):
+        listed_sentences(["text"])
+
+
+@pytest.mark.filterwarnings("ignore:words longer:elmo.errors.ElmoWarning")
+@pytest.mark.parametrize("convert_to_tensor", [False, True])
+def test_half_as_wide_numbers_are_the_same_rounded(on_cpu, convert_to_tensor):
+    settings = {"convert_to_tensor": convert_to_tensor}
+    exact = on_cpu.encode_tokens(SENTENCES, **settings)
+    for half, vectors in zip(
+        on_cpu.encode_tokens(SENTENCES, dtype="float16", **settings), exact, strict=True
+    ):
+        expected = np.asarray(vectors).astype(np.float16)
+        assert np.asarray(half).dtype == np.float16
+        assert np.array_equal(np.asarray(half), expected)
+
+
+def test_other_numbers_are_refused(on_cpu):
+    with pytest.raises(ConfigError, match="dtype is 'float8'"):
+        on_cpu.encode_tokens(SENTENCES, dtype="float8")
+
+
+def test_windows_of_a_stream_have_bounded_vectors(plain, monkeypatch):
+    pipeline = gpu_pipeline(plain)
+    assert pipeline.window_tokens(100) == 400
+    assert pipeline.window_tokens(None) == 4 * pipeline.batch_tokens(None)
+    monkeypatch.setattr(elmo.pipeline, "_WINDOW_BYTES", 1)
+    assert pipeline.window_tokens(None) == 1024
+    assert pipeline.window_tokens(10_000) == 40_000
