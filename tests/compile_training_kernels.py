@@ -18,8 +18,12 @@ from elmo.kernels import character_windows, highway, lstm_cell, sampled_softmax
 B, F, N, L, U = "*bf16", "*fp32", "*i32", "*i64", "*u8"
 HOPPER = GPUTarget("cuda", 90, 32)
 
-# Kernel, types of its arguments, its constants, its warps: as the published size calls them.
+# Kernel, types of its arguments, its constants, its warps, its stages: as the published size calls
+# them.
 CLIPS = {"CLIPS": True, "KEEPS": True}
+WINDOWS = {
+    "CHAR_DIM": 16, "DEPTH": 112, "DEPTH_TILE": 128, "WORDS": 4, "WINDOWS": 16, "FILTERS": 128,
+}  # fmt: skip
 KERNELS = [
     (lstm_cell._cell_forward, [B, F, F, F, F, B, *["i32"] * 6, "fp32"], CLIPS | {"BLOCK": 1024}, 4),
     (lstm_cell._cell_backward, [B, F, F, F, B, F, *["i32"] * 7, "fp32"],
@@ -28,10 +32,9 @@ KERNELS = [
      CLIPS | {"STARTS": True, "BLOCK": 512}, 2),
     (lstm_cell._hidden_backward, [B, B, F, B, B, *["i32"] * 7, "fp32"],
      CLIPS | {"CARRIES": True, "BLOCK": 512}, 2),
-    (character_windows._find_maxima, [B, F, N, N, N, B, U, "i32", "i32"],
-     {"WIDEST": 7, "BLOCK": 512}, 2),
-    (character_windows._add_to_table, [B, N, N, U, F, "i32", "i32"],
-     {"WIDEST": 7, "BLOCK": 128}, 4),
+    (character_windows._find_maxima, [F, B, F, N, N, B, U, "i32", "i32", "i32"], WINDOWS, 4, 2),
+    (character_windows._find_filter_gradients, [B, U, F, N, F, *["i32"] * 5], WINDOWS, 4, 2),
+    (character_windows._find_character_gradients, [B, U, B, N, F, *["i32"] * 3], WINDOWS, 4, 2),
     (highway._mix, [B, B, B, "i32"], {"BLOCK": 1024}, 4),
     (highway._unmix, [B, B, B, B, B, "i32"], {"BLOCK": 1024}, 4),
     (sampled_softmax._find_losses, [B, B, F, L, L, F, F, F, F, *["i32"] * 3],
@@ -45,7 +48,7 @@ KERNELS = [
 ]  # fmt: skip
 
 
-def compiled(kernel, types, constants, warps):
+def compiled(kernel, types, constants, warps, stages=3):
     types = iter(types)
     signature = {p.name: "constexpr" if p.is_constexpr else next(types) for p in kernel.params}
     places = {p.name: (number,) for number, p in enumerate(kernel.params)}
@@ -59,7 +62,7 @@ def compiled(kernel, types, constants, warps):
             if kind.startswith("*") or kind == "i32"
         },
     )
-    return triton.compile(source, target=HOPPER, options={"num_warps": warps, "num_stages": 3})
+    return triton.compile(source, target=HOPPER, options={"num_warps": warps, "num_stages": stages})
 
 
 def spilled(ptx):

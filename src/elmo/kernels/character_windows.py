@@ -1,10 +1,10 @@
-"""The highest response of each filter to the windows of a word, there and back.
+"""The highest response of each filter to the windows of words, there and back, on tensor cores.
 
-A filter's response to a window is the sum, over the offsets in it, of what it makes of the
-character there. All of that is in a table with a row for each (character, offset), of a few
-megabytes, which stays in the GPU's cache; windows only add rows. Going back, the gradient of a
-maximum is added to the rows of the window that won. Several programs add to one row, in an order
-that differs from run to run: sums differ in their last bits.
+The vectors of a word's characters lie one behind the other, so that a window of seven characters is
+a row of numbers in memory, and the responses of many filters to many windows are one product. It is
+never stored: a program keeps the highest response of some filters to some words, and which window
+it was. Going back, all but the winning windows have a slope of zero; slopes are put in their places
+on the fly, and two more products give the gradients of filters and characters.
 
 `elmo.layers.CharacterEncoder` is the plain code. Where several windows give the same maximum, the
 first one gets the gradient.
@@ -20,37 +20,37 @@ from torch.autograd.function import once_differentiable
 
 from elmo.kernels.gpu import blocks, jit, next_power_of_2, tl
 
-_MOST_FILTERS = 512
-"""Filters of one program: each thread of its two warps reads 16 bytes of bfloat16 at a time."""
-_FILTERS_BACK = 128
-"""The same on the way back: one for each thread of four warps, so that neighbours whose window is
-the same add to neighbouring places."""
+_WORDS, _WINDOWS = 4, 16
+"""Words of one tile, and windows of each: 64 rows, what four warps multiply at a time."""
+_FILTERS = 128
+"""Filters of one tile."""
+_PARTS = 32
+"""Parts into which words are cut for the gradient of the filters; their sums are added at last."""
 
 
 def window_maxima(
-    table: Tensor,
+    characters: Tensor,
+    filters: Tensor,
     bias: Tensor,
     widths: Tensor,
-    ids: Tensor,
     n_windows: Tensor,
-    dtype: torch.dtype | None = None,
+    dtype: torch.dtype,
 ) -> Tensor:
     """Give the highest response of each filter to the windows of words.
 
     Args:
-        table: Responses to single characters at each offset, `(n_characters, widest, n_filters)`,
-            zero at offsets beyond a filter's width.
+        characters: Vectors of the characters, `(n, max_characters, char_dim)`.
+        filters: Weights, `(n_filters, widest, char_dim)`, zero beyond a filter's width.
         bias: Added to the maxima, `(n_filters,)`.
         widths: Width of each filter, int32 `(n_filters,)`.
-        ids: Character ids, int32 or int64 `(n, max_characters)`.
         n_windows: How many first windows of each word to look at, int32 `(n,)`.
-        dtype: Type in which the table is read and maxima are given; that of the table by default.
+        dtype: Type of the products and of the maxima; sums are float32.
 
     Returns:
         Shape `(n, n_filters)`.
     """
     maxima: Tensor = _WindowMaxima.apply(
-        table, bias, widths, ids.contiguous(), n_windows, dtype or table.dtype
+        characters.contiguous(), filters.contiguous(), bias, widths, n_windows, dtype
     )
     return maxima
 
@@ -59,134 +59,274 @@ class _WindowMaxima(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any,
-        table: Tensor,
+        characters: Tensor,
+        filters: Tensor,
         bias: Tensor,
         widths: Tensor,
-        ids: Tensor,
         n_windows: Tensor,
         dtype: torch.dtype,
     ) -> Tensor:
-        n, longest = ids.shape
-        _, widest, n_filters = table.shape
-        maxima = torch.empty(n, n_filters, dtype=dtype, device=ids.device)
+        n, longest, char_dim = characters.shape
+        n_filters, widest, _ = filters.shape
+        used = filters.to(dtype)
+        maxima = torch.empty(n, n_filters, dtype=dtype, device=characters.device)
         place = torch.uint8 if longest <= 256 else torch.int32
-        chosen = torch.empty(n, n_filters, dtype=place, device=ids.device)
+        chosen = torch.empty(n, n_filters, dtype=place, device=characters.device)
         if n:
-            block = min(_MOST_FILTERS, next_power_of_2(n_filters))
-            _find_maxima[(n, blocks(n_filters, block))](
-                table.to(dtype).contiguous(),
+            _find_maxima[(blocks(n, _WORDS), blocks(n_filters, _FILTERS))](
+                characters,
+                used,
                 bias,
                 widths,
-                ids,
                 n_windows,
                 maxima,
                 chosen,
+                n,
                 longest,
                 n_filters,
-                WIDEST=widest,
-                BLOCK=block,
-                num_warps=2,
+                CHAR_DIM=char_dim,
+                DEPTH=widest * char_dim,
+                **_tiles(widest * char_dim),
             )
-        ctx.save_for_backward(widths, ids, chosen)
-        ctx.shape = table.shape
+        ctx.save_for_backward(characters, used, n_windows, chosen)
         return maxima
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        widths, ids, chosen = ctx.saved_tensors
-        n, longest = ids.shape
-        _, widest, n_filters = ctx.shape
+        characters, used, n_windows, chosen = ctx.saved_tensors
+        n, longest, char_dim = characters.shape
+        n_filters, widest, _ = used.shape
         given = gradients[0].contiguous()
-        of_table = torch.zeros(ctx.shape, dtype=torch.float32, device=ids.device)
+        of_characters = torch.zeros_like(characters)
+        n_groups = blocks(n, _WORDS)
+        parts = characters.new_zeros(_PARTS, n_filters, widest, char_dim)
+        sizes = {"CHAR_DIM": char_dim, "DEPTH": widest * char_dim, **_tiles(widest * char_dim)}
         if n:
-            block = min(_FILTERS_BACK, next_power_of_2(n_filters))
-            _add_to_table[(n, blocks(n_filters, block))](
+            _find_filter_gradients[(blocks(n_filters, _FILTERS), _PARTS)](
                 given,
-                widths,
-                ids,
                 chosen,
-                of_table,
+                characters,
+                n_windows,
+                parts,
+                n,
                 longest,
                 n_filters,
-                WIDEST=widest,
-                BLOCK=block,
-                num_warps=max(1, block // 32),
+                n_groups,
+                blocks(n_groups, _PARTS),
+                **sizes,
+            )
+            _find_character_gradients[(n_groups,)](
+                given,
+                chosen,
+                used,
+                n_windows,
+                of_characters,
+                n,
+                longest,
+                n_filters,
+                **sizes,
             )
         of_bias = given.sum(dim=0, dtype=torch.float32)
-        return of_table, of_bias, None, None, None, None
+        return of_characters, parts.sum(dim=0), of_bias, None, None, None
 
 
-# --- kernels: a program for each word and each block of filters -----------------------------------
+def _tiles(depth: int) -> dict[str, int]:
+    """Give the constants of a tile: a window's numbers are padded to what tensor cores take."""
+    return {
+        "DEPTH_TILE": max(16, next_power_of_2(depth)),
+        "WORDS": _WORDS,
+        "WINDOWS": _WINDOWS,
+        "FILTERS": _FILTERS,
+        "num_warps": 4,
+        "num_stages": 2,
+    }
+
+
+# --- kernels --------------------------------------------------------------------------------------
+
+
+@jit
+def _places(
+    group,
+    first,
+    n,
+    longest,
+    CHAR_DIM: tl.constexpr,
+    DEPTH: tl.constexpr,
+    DEPTH_TILE: tl.constexpr,
+    WORDS: tl.constexpr,
+    WINDOWS: tl.constexpr,
+):
+    """Say where a tile's windows lie, `(WORDS * WINDOWS, DEPTH_TILE)`, and what of it is there.
+
+    Windows overlap: the next one begins a character later.
+    """
+    row = tl.arange(0, WORDS * WINDOWS)
+    word = (group * WORDS + row // WINDOWS).to(tl.int64)
+    window = first + row % WINDOWS
+    number = tl.arange(0, DEPTH_TILE)
+    in_word = window[:, None] * CHAR_DIM + number[None, :]
+    inside = (word < n)[:, None] & (number < DEPTH)[None, :] & (in_word < longest * CHAR_DIM)
+    return word[:, None] * longest * CHAR_DIM + in_word, inside
+
+
+@jit
+def _filter_tile(filters_ptr, filters, n_filters, DEPTH: tl.constexpr, DEPTH_TILE: tl.constexpr):
+    """Load the weights of some filters, `(FILTERS, DEPTH_TILE)`."""
+    number = tl.arange(0, DEPTH_TILE)
+    return tl.load(
+        filters_ptr + filters[:, None] * DEPTH + number[None, :],
+        mask=(filters < n_filters)[:, None] & (number < DEPTH)[None, :],
+        other=0.0,
+    )
+
+
+@jit
+def _slopes(
+    given_ptr,
+    chosen_ptr,
+    group,
+    filters,
+    first,
+    n,
+    n_filters,
+    WORDS: tl.constexpr,
+    WINDOWS: tl.constexpr,
+    FILTERS: tl.constexpr,
+):
+    """Put gradients at the windows that won, `(WORDS * WINDOWS, FILTERS)`."""
+    word = (group * WORDS + tl.arange(0, WORDS)).to(tl.int64)
+    place = word[:, None] * n_filters + filters[None, :]
+    inside = (word < n)[:, None] & (filters < n_filters)[None, :]
+    given = tl.load(given_ptr + place, mask=inside, other=0.0)
+    chosen = tl.load(chosen_ptr + place, mask=inside, other=0).to(tl.int32)
+    window = first + tl.arange(0, WINDOWS)
+    slopes = tl.where(chosen[:, None, :] == window[None, :, None], given[:, None, :], 0.0)
+    return tl.reshape(slopes, (WORDS * WINDOWS, FILTERS)).to(given_ptr.dtype.element_ty)
 
 
 @jit
 def _find_maxima(
-    table_ptr,
+    characters_ptr,
+    filters_ptr,
     bias_ptr,
     widths_ptr,
-    ids_ptr,
     n_windows_ptr,
     maxima_ptr,
     chosen_ptr,
+    n,
     longest,
     n_filters,
-    WIDEST: tl.constexpr,
-    BLOCK: tl.constexpr,
+    CHAR_DIM: tl.constexpr,
+    DEPTH: tl.constexpr,
+    DEPTH_TILE: tl.constexpr,
+    WORDS: tl.constexpr,
+    WINDOWS: tl.constexpr,
+    FILTERS: tl.constexpr,
 ):
-    word = tl.program_id(0).to(tl.int64)
-    filters = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
-    inside = filters < n_filters
-    widths = tl.load(widths_ptr + filters, mask=inside, other=0)
-    n_windows = tl.load(n_windows_ptr + word)
-    ids_ptr += word * longest
-    best = tl.full((BLOCK,), float("-inf"), tl.float32)
-    chosen = tl.zeros((BLOCK,), tl.int32)
-    window = 0
-    while window < n_windows:  # the interpreter's `range` wants a number, not a loaded value
-        response = tl.zeros((BLOCK,), tl.float32)
-        for offset in tl.static_range(WIDEST):
-            in_row = window + offset < longest
-            character = tl.load(ids_ptr + window + offset, mask=in_row, other=0)
-            row = (character * WIDEST + offset) * n_filters
-            response += tl.load(table_ptr + row + filters, mask=inside & in_row, other=0.0).to(
-                tl.float32
-            )
+    group = tl.program_id(0)
+    filters = tl.program_id(1) * FILTERS + tl.arange(0, FILTERS)
+    word = group * WORDS + tl.arange(0, WORDS)
+    counts = tl.load(n_windows_ptr + word, mask=word < n, other=0)
+    widths = tl.load(widths_ptr + filters, mask=filters < n_filters, other=0)
+    weights = _filter_tile(filters_ptr, filters, n_filters, DEPTH, DEPTH_TILE)
+    best = tl.full((WORDS, FILTERS), float("-inf"), tl.float32)
+    chosen = tl.zeros((WORDS, FILTERS), tl.int32)
+    for first in range(0, tl.max(counts, axis=0), WINDOWS):
+        places, inside = _places(
+            group, first, n, longest, CHAR_DIM, DEPTH, DEPTH_TILE, WORDS, WINDOWS
+        )
+        x = tl.load(characters_ptr + places, mask=inside, other=0.0).to(weights.dtype)
+        responses = tl.dot(x, tl.trans(weights), input_precision="ieee")
+        responses = tl.reshape(responses, (WORDS, WINDOWS, FILTERS))
+        window = first + tl.arange(0, WINDOWS)
         # A wide filter does not look beyond the row's end.
-        wins = (response > best) & (window + widths <= longest)
-        best = tl.where(wins, response, best)
-        chosen = tl.where(wins, window, chosen)
-        window += 1
-    best += tl.load(bias_ptr + filters, mask=inside, other=0.0)
-    place = word * n_filters + filters
-    tl.store(maxima_ptr + place, best.to(maxima_ptr.dtype.element_ty), mask=inside)
-    tl.store(chosen_ptr + place, chosen.to(chosen_ptr.dtype.element_ty), mask=inside)
+        counts_here = window[None, :, None] < counts[:, None, None]
+        fits = counts_here & (window[None, :, None] + widths[None, None, :] <= longest)
+        responses = tl.where(fits, responses, float("-inf"))
+        highest, at = tl.max(responses, axis=1, return_indices=True)
+        wins = highest > best
+        best = tl.where(wins, highest, best)
+        chosen = tl.where(wins, first + at, chosen)
+    best += tl.load(bias_ptr + filters, mask=filters < n_filters, other=0.0)[None, :]
+    place = word.to(tl.int64)[:, None] * n_filters + filters[None, :]
+    there = (word < n)[:, None] & (filters < n_filters)[None, :]
+    tl.store(maxima_ptr + place, best.to(maxima_ptr.dtype.element_ty), mask=there)
+    tl.store(chosen_ptr + place, chosen.to(chosen_ptr.dtype.element_ty), mask=there)
 
 
 @jit
-def _add_to_table(
+def _find_filter_gradients(
     given_ptr,
-    widths_ptr,
-    ids_ptr,
     chosen_ptr,
-    of_table_ptr,
+    characters_ptr,
+    n_windows_ptr,
+    parts_ptr,
+    n,
     longest,
     n_filters,
-    WIDEST: tl.constexpr,
-    BLOCK: tl.constexpr,
+    n_groups,
+    groups_per_part,
+    CHAR_DIM: tl.constexpr,
+    DEPTH: tl.constexpr,
+    DEPTH_TILE: tl.constexpr,
+    WORDS: tl.constexpr,
+    WINDOWS: tl.constexpr,
+    FILTERS: tl.constexpr,
 ):
-    word = tl.program_id(0).to(tl.int64)
-    filters = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
-    inside = filters < n_filters
-    place = word * n_filters + filters
-    gradient = tl.load(given_ptr + place, mask=inside, other=0.0).to(tl.float32)
-    chosen = tl.load(chosen_ptr + place, mask=inside, other=0).to(tl.int32)
-    widths = tl.load(widths_ptr + filters, mask=inside, other=0)
-    # Behind relu half of the gradients are zero.
-    inside = inside & (gradient != 0.0)
-    ids_ptr += word * longest
-    for offset in tl.static_range(WIDEST):
-        used = inside & (offset < widths)
-        character = tl.load(ids_ptr + chosen + offset, mask=used, other=0)
-        row = (character * WIDEST + offset) * n_filters
-        tl.atomic_add(of_table_ptr + row + filters, gradient, mask=used, sem="relaxed")
+    filters = tl.program_id(0) * FILTERS + tl.arange(0, FILTERS)
+    start = tl.program_id(1) * groups_per_part
+    total = tl.zeros((DEPTH_TILE, FILTERS), tl.float32)
+    for group in range(start, tl.minimum(start + groups_per_part, n_groups)):
+        word = group * WORDS + tl.arange(0, WORDS)
+        most = tl.max(tl.load(n_windows_ptr + word, mask=word < n, other=0), axis=0)
+        for first in range(0, most, WINDOWS):
+            places, inside = _places(
+                group, first, n, longest, CHAR_DIM, DEPTH, DEPTH_TILE, WORDS, WINDOWS
+            )
+            slopes = _slopes(
+                given_ptr, chosen_ptr, group, filters, first, n, n_filters, WORDS, WINDOWS, FILTERS
+            )
+            x = tl.load(characters_ptr + places, mask=inside, other=0.0).to(slopes.dtype)
+            total = tl.dot(tl.trans(x), slopes, total, input_precision="ieee")
+    number = tl.arange(0, DEPTH_TILE)
+    place = (tl.program_id(1) * n_filters + filters)[None, :] * DEPTH + number[:, None]
+    there = (number < DEPTH)[:, None] & (filters < n_filters)[None, :]
+    tl.store(parts_ptr + place, total, mask=there)
+
+
+@jit
+def _find_character_gradients(
+    given_ptr,
+    chosen_ptr,
+    filters_ptr,
+    n_windows_ptr,
+    of_characters_ptr,
+    n,
+    longest,
+    n_filters,
+    CHAR_DIM: tl.constexpr,
+    DEPTH: tl.constexpr,
+    DEPTH_TILE: tl.constexpr,
+    WORDS: tl.constexpr,
+    WINDOWS: tl.constexpr,
+    FILTERS: tl.constexpr,
+):
+    group = tl.program_id(0)
+    word = group * WORDS + tl.arange(0, WORDS)
+    most = tl.max(tl.load(n_windows_ptr + word, mask=word < n, other=0), axis=0)
+    for first in range(0, most, WINDOWS):
+        total = tl.zeros((WORDS * WINDOWS, DEPTH_TILE), tl.float32)
+        for block in range(0, n_filters, FILTERS):
+            filters = block + tl.arange(0, FILTERS)
+            slopes = _slopes(
+                given_ptr, chosen_ptr, group, filters, first, n, n_filters, WORDS, WINDOWS, FILTERS
+            )
+            weights = _filter_tile(filters_ptr, filters, n_filters, DEPTH, DEPTH_TILE)
+            total = tl.dot(slopes, weights, total, input_precision="ieee")
+        places, inside = _places(
+            group, first, n, longest, CHAR_DIM, DEPTH, DEPTH_TILE, WORDS, WINDOWS
+        )
+        # Only windows of the same word overlap.
+        tl.atomic_add(of_characters_ptr + places, total, mask=inside, sem="relaxed")

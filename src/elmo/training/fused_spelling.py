@@ -10,34 +10,26 @@ from elmo.kernels.character_windows import window_maxima
 from elmo.kernels.highway import mix_highway
 from elmo.layers import CharacterEncoder, Highway
 
-_MOST_TABLE_BYTES = 512 << 20
-"""Up to this size a table of all filters' responses to all characters is worth its memory."""
-
-
-def fits_table(encoder: CharacterEncoder) -> bool:
-    """Tell whether the alphabet is small enough for `encode_fused`."""
-    n_filters = sum(c.out_channels for c in _convolutions(encoder))
-    return 4 * len(encoder.embedding.weight) * _widest(encoder) * n_filters <= _MOST_TABLE_BYTES
-
 
 def encode_fused(encoder: CharacterEncoder, ids: Tensor, padding: int) -> Tensor:
     """Give the vectors of words, with kernels; see `spelling.encode_spelling`.
 
-    Responses are summed in float32; under autocast the table is rounded as products are.
+    Products run in the type that autocast asks for, sums are float32.
     """
     kind = ids.device.type
     enabled = torch.is_autocast_enabled(kind)
     dtype = torch.get_autocast_dtype(kind) if enabled else encoder.embedding.weight.dtype
     convolutions = _convolutions(encoder)
     with torch.autocast(kind, enabled=False):
-        table = _response_table(encoder)
+        characters = F.embedding(ids, encoder.embedding.weight, padding_idx=0)
+        filters = _filters(encoder)
         bias = torch.cat([c.bias for c in convolutions if c.bias is not None])
     widths = [c.kernel_size[0] for c in convolutions for _ in range(c.out_channels)]
     maxima = window_maxima(
-        table,
+        characters,
+        filters,
         bias,
         _constant(tuple(widths), ids.device),
-        ids,
         _n_windows(ids, padding, _widest(encoder)),
         dtype,
     )
@@ -51,15 +43,11 @@ def encode_fused(encoder: CharacterEncoder, ids: Tensor, padding: int) -> Tensor
     return projected
 
 
-def _response_table(encoder: CharacterEncoder) -> Tensor:
-    """Multiply each character with each filter, `(n_characters, widest, n_filters)`."""
+def _filters(encoder: CharacterEncoder) -> Tensor:
+    """Give filters of all widths, `(n_filters, widest, char_dim)`, zero beyond their width."""
     widest = _widest(encoder)
     weights = [F.pad(c.weight, (0, widest - c.kernel_size[0])) for c in _convolutions(encoder)]
-    filters = torch.cat(weights)  # (n_filters, char_dim, widest)
-    characters = encoder.embedding.weight
-    # Row 0 masks and never learns.
-    characters = torch.cat([characters[:1].detach(), characters[1:]])
-    return torch.einsum("cd,fdo->cof", characters, filters)
+    return torch.cat(weights).transpose(1, 2)
 
 
 def _n_windows(ids: Tensor, padding: int, widest: int) -> Tensor:

@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from elmo.layers import CharacterEncoder
-from elmo.training.fused_spelling import encode_fused, fits_table
+from elmo.training.fused_spelling import encode_fused
 
 _SLICE_VALUES = 1 << 22
 """Responses of one slice of words: 16 MB."""
@@ -36,7 +36,7 @@ def encode_spelling(
     Returns:
         Shape `(n, projection_dim)`.
     """
-    if fused and fits_table(encoder):
+    if fused:
         return encode_fused(encoder, ids, padding)
     if ids.device.type != "cpu" or not len(ids):
         plain: Tensor = encoder(ids)
