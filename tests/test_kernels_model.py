@@ -10,7 +10,7 @@ from elmo import BiLM, ElmoConfig
 from elmo.bilm import word_ids
 from elmo.kernels.gpu import reason_against_triton, triton_ready
 from elmo.output_layers import Drawn, make_output_layer
-from elmo.training.graphed_step import FixedPlaces
+from elmo.training.graphed_step import FixedPlaces, GraphedStep
 from elmo.training.language_model import LanguageModel, measure
 from elmo.training.streams import Batch, Position, Streams
 from elmo.training.waiting import prepared_ahead
@@ -109,6 +109,86 @@ def test_what_does_not_fit_gets_new_places():
     assert places.fill(batch_of(10), many)
     assert places.fill(batch_of(10, rows=3), many)
     assert not places.fill(batch_of(9, rows=3), few)
+
+
+# --- recorded steps -----------------------------------------------------------------------------
+
+
+class StepOnCPU(GraphedStep):
+    """A step that is recorded and played without CUDA: playing does the work again."""
+
+    def __init__(self, *arguments):
+        super().__init__(*arguments)
+        self.n_recorded = 0
+
+    def _run_beside(self):
+        self._step()
+
+    def _mark_end(self):
+        pass
+
+    def _forget(self):
+        self._graph = None
+        super()._forget()
+
+    def _record(self):
+        self.n_recorded += 1
+        self._graph = self
+        self._gradients = [torch.zeros_like(p) for p in self._parameters]
+
+    def replay(self):
+        self._step()
+        for place, parameter in zip(self._gradients, self._parameters, strict=True):
+            place.copy_(parameter.grad)
+
+
+def take_steps(model, make, n_steps=8):
+    """Train a while; give the losses of each step and the state at the end."""
+    parameters = list(model.parameters())
+    optimizer = torch.optim.SGD(parameters, lr=0.1)
+
+    def work(batch, state, drawn):
+        losses, state = model.losses(batch, state, drawn)
+        losses.mean().backward()
+        return losses, state, torch.nn.utils.clip_grad_norm_(parameters, 1.0)
+
+    total = torch.zeros(2, dtype=torch.float64)
+    step = make(work, parameters, model.start(2, CPU), total)
+    found = []
+    batches = make_streams(model).batches(Position())
+    for number, (batch, _) in enumerate(itertools.islice(batches, n_steps)):
+        before = total.clone()
+        step(batch, model.output.draw(number))
+        optimizer.step()
+        found.append((total - before).tolist())
+    return torch.tensor(found), step
+
+
+@pytest.mark.parametrize("kind", ["sampled", "full"])
+def test_a_recorded_step_is_taken_as_the_first_ones_were(kind):
+    class NeverRecorded(StepOnCPU):
+        def _record(self):
+            self.trouble = "none of this here"
+
+    recorded, step = take_steps(make_model(kind), StepOnCPU)
+    plain, other = take_steps(make_model(kind), NeverRecorded)
+    assert step.n_recorded == 1
+    assert other.trouble
+    torch.testing.assert_close(recorded, plain, rtol=1e-6, atol=1e-6)
+    torch.testing.assert_close(step.state.memory, other.state.memory)
+    assert float(step.norm) == pytest.approx(float(other.norm), rel=1e-5)
+    assert recorded[-1].mean() < recorded[0].mean()
+
+
+def test_a_step_is_recorded_again_when_a_batch_does_not_fit(monkeypatch):
+    monkeypatch.setattr("elmo.training.graphed_step._WORDS", 1)
+    monkeypatch.setattr("elmo.training.graphed_step._SPARE", 1.0)
+    monkeypatch.setattr("elmo.training.graphed_step._WARM_UP", 0)
+    tight, step = take_steps(make_model(), StepOnCPU)
+    assert step.n_recorded > 1
+    monkeypatch.undo()
+    roomy, _ = take_steps(make_model(), StepOnCPU)
+    torch.testing.assert_close(tight, roomy, rtol=1e-6, atol=1e-6)
 
 
 # --- batches prepared ahead ---------------------------------------------------------------------

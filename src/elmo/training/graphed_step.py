@@ -111,7 +111,7 @@ class GraphedStep:
         self._graph: torch.cuda.CUDAGraph | None = None
         self._gradients: list[Tensor | None] = []
         self._n_steps = 0
-        self._beside = torch.cuda.Stream(losses.device)  # type: ignore[no-untyped-call]
+        self._beside: torch.cuda.Stream | None = None
         self._ended: deque[torch.cuda.Event] = deque()
         self.trouble: str | None = None
         """Why steps are not recorded, if they cannot be."""
@@ -126,6 +126,11 @@ class GraphedStep:
         self._wait()
         if self._places.fill(batch, drawn):
             self._forget()  # it knows the old places
+        self._take()
+        self._mark_end()
+
+    def _take(self) -> None:
+        """Take the step on what stands in the fixed places."""
         self._n_steps += 1
         if self._graph is None and self._n_steps > _WARM_UP and self.trouble is None:
             self._record()
@@ -135,13 +140,16 @@ class GraphedStep:
             self._graph.replay()
             for parameter, gradient in zip(self._parameters, self._gradients, strict=True):
                 parameter.grad = gradient
+
+    def _mark_end(self) -> None:
         ended = torch.cuda.Event(blocking=True)  # type: ignore[no-untyped-call]
         ended.record()
         self._ended.append(ended)
 
     def _forget(self) -> None:
         """Give the recorded step and its memory up."""
-        torch.cuda.synchronize(self._losses.device)
+        if self._graph is not None:
+            torch.cuda.synchronize(self._losses.device)
         self._graph, self._gradients, self._n_steps = None, [], 0
         for parameter in self._parameters:
             parameter.grad = None
@@ -163,6 +171,8 @@ class GraphedStep:
 
     def _run_beside(self) -> None:
         """Take the step on another stream than usual: recording wants it so."""
+        if self._beside is None:
+            self._beside = torch.cuda.Stream(self._losses.device)  # type: ignore[no-untyped-call]
         here = torch.cuda.current_stream()
         self._beside.wait_stream(here)
         with torch.cuda.stream(self._beside):
