@@ -12,7 +12,12 @@ from elmo.kernels.gpu import reason_against_triton, triton_ready
 from elmo.output_layers import Drawn, make_output_layer
 from elmo.training.graphed_step import FixedPlaces, GraphedStep
 from elmo.training.language_model import LanguageModel, measure
+from elmo.training.metrics import read_metrics
+from elmo.training.prepare import prepare
+from elmo.training.prepare_settings import PrepareSettings
 from elmo.training.streams import Batch, Position, Streams
+from elmo.training.train_settings import TrainSettings
+from elmo.training.trainer import train
 from elmo.training.waiting import prepared_ahead
 from elmo.vocabulary import Vocabulary
 from list_shards import ListShard
@@ -237,3 +242,31 @@ def test_threads_prepare_the_batches_that_one_would():
         for (batch, place), (wanted, wanted_place) in zip(items, alone, strict=False):
             assert place == wanted_place
             assert all(map(torch.equal, batch.parts, wanted.parts))
+
+
+@pytest.mark.parametrize("changes", [{}, {"softmax": "sampled", "samples": 8}], ids=str)
+def test_a_run_of_recorded_steps_equals_a_plain_one_and_goes_on(tmp_path, monkeypatch, changes):
+    text = tmp_path / "text.txt"
+    text.write_text("\n".join(" ".join(sentence) for sentence in TEXT * 30) + "\n")
+    prepare([text], tmp_path / "data", PrepareSettings(heldout=0.1, min_count=1))
+    common = {
+        "data": tmp_path / "data", "preset": "tiny", "batch": 4, "unroll": 3, "log_every": 1,
+        "checkpoint_every": 5, "validate_every": 6, "device": "cpu", "quiet": True, **changes,
+    }  # fmt: skip
+    train(TrainSettings(out=tmp_path / "plain", steps=12, **common))
+
+    def make(run):
+        learning = [p for p in run.model.parameters() if p.requires_grad]
+        return StepOnCPU(run._work, learning, run.state, run.losses)
+
+    monkeypatch.setattr("elmo.training.trainer._Run._make_graphed", make)
+    train(TrainSettings(out=tmp_path / "recorded", steps=12, **common))
+    for path in (tmp_path / "recorded" / "snapshots").glob("*12.*"):
+        path.unlink()
+    train(TrainSettings(resume=tmp_path / "recorded", quiet=True))  # from step 10 on
+    losses = [
+        [row["loss"] for row in read_metrics(tmp_path / name / "metrics.jsonl")]
+        for name in ("recorded", "plain")
+    ]
+    assert len(losses[0]) == 14  # 12 steps, 2 measurements
+    assert losses[0] == pytest.approx(losses[1], rel=1e-4)
