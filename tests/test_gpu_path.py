@@ -100,6 +100,20 @@ def test_cut_words_are_counted_wherever_they_stand(plain):
     assert pipeline.n_cut_words == 4
 
 
+def test_words_of_a_batch_that_is_run_again_are_counted_once(plain, monkeypatch):
+    pipeline = gpu_pipeline(plain)
+    contextualize = pipeline.model.contextualize
+
+    def small(vectors, tokens, *others):
+        if len(tokens) > 2:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return contextualize(vectors, tokens, *others)
+
+    monkeypatch.setattr(pipeline.model, "contextualize", small)
+    embed(pipeline, [["x" * 60, "a"], ["x" * 60], ["y" * 99]])
+    assert pipeline.n_cut_words == 3
+
+
 # --- too little memory ----------------------------------------------------------------------------
 
 

@@ -19,7 +19,7 @@ from elmo.bilm import BiLM, CarriedState, State, WordIds, zero_state
 from elmo.burn_in import BURN_IN_SENTENCES
 from elmo.characters import BEGIN_SENTENCE, END_SENTENCE
 from elmo.delivery import EmbeddedBatch, deliver_tensors
-from elmo.device_words import DeviceWordVectors
+from elmo.device_words import DeviceWordVectors, WordsOfBatch
 from elmo.devices import free_memory, is_out_of_memory, send
 from elmo.errors import ConfigError, ElmoError
 from elmo.fused import FusedBiLM
@@ -213,15 +213,17 @@ class Pipeline:
         Returns:
             Layers 0 to depth, each `(n, dim)` for the n words of all sentences; the final state.
         """
-        vectors, index = self._look_up(sentences)
+        vectors, index, n_cut = self._look_up(sentences)
         context_free = vectors[index]
         layers = [torch.cat([context_free, context_free], dim=1)]
-        if depth == 0:
-            return layers, start
-        lengths = list(map(len, sentences))
-        with torch.no_grad():
-            upper, final = self.model.contextualize(vectors, index, lengths, start, depth)
-        return layers + upper, final
+        final = start
+        if depth > 0:
+            lengths = list(map(len, sentences))
+            with torch.no_grad():
+                upper, final = self.model.contextualize(vectors, index, lengths, start, depth)
+            layers += upper
+        self.n_cut_words += n_cut  # at the end: a batch that does not fit is run again
+        return layers, final
 
     def _pieces(
         self, sentences: Sequence[Words], start: State, selection: Selection, depth: int
@@ -271,21 +273,15 @@ class Pipeline:
         self._most_words = sum(map(len, sentences)) // 2
         return None
 
-    def _look_up(self, sentences: Sequence[Words]) -> tuple[Tensor, Tensor]:
-        """Give the vectors of the distinct words `(m, projection_dim)` and their places `(n,)`."""
+    def _look_up(self, sentences: Sequence[Words]) -> WordsOfBatch:
+        """Give the words of a batch."""
         if isinstance(self.words, DeviceWordVectors):
-            found = self.words.read(sentences)
-            self.n_cut_words += found.n_cut
-            return found.vectors, found.tokens
+            return self.words.read(sentences)
         places: dict[str, int] = {}
         tokens = [places.setdefault(word, len(places)) for s in sentences for word in s]
-        self._count_cut(sentences, places)
-        return self.words.lookup(list(places)), torch.tensor(tokens)
-
-    def _count_cut(self, sentences: Sequence[Words], distinct: Iterable[str]) -> None:
-        cut = {word for word in distinct if self.ids.is_cut(word)}
-        if cut:
-            self.n_cut_words += sum(word in cut for sentence in sentences for word in sentence)
+        cut = {word for word in places if self.ids.is_cut(word)}
+        n_cut = sum(word in cut for sentence in sentences for word in sentence) if cut else 0
+        return WordsOfBatch(self.words.lookup(list(places)), torch.tensor(tokens), n_cut)
 
     def _nothing(self, selection: Selection) -> Tensor:
         """Give the vectors of a sentence without words."""
