@@ -3,6 +3,7 @@
     python benchmarks/train_gpu.py --sizes small original --seconds 60 --json figures.json
     python benchmarks/train_gpu.py --sizes small --profile
     python benchmarks/train_gpu.py --sizes small --compare-losses 2000 --out curves
+    python benchmarks/train_gpu.py --draw curves/losses-small.json
 
 Everything goes through the loop of `elmo train`, from a prepared corpus on disk to optimizer steps.
 Without --data the corpus is made up (`elmo.benchmark.corpus`). A figure is the words of all steps
@@ -68,6 +69,9 @@ class Figures:
 def main() -> None:
     """Measure, and print a report."""
     choices = _arguments()
+    if choices.draw:
+        _draw(choices.draw)
+        return
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         data = choices.data or _made_up(choices, folder)
@@ -258,10 +262,12 @@ def _compare(choices: argparse.Namespace, data: Path, folder: Path) -> None:
         "mean_difference_by_chance": float(np.abs(other - chance_only).mean()),
         "last_losses": {name: float(curve[-10:].mean()) for name, curve in curves.items()},
     }
-    choices.out.mkdir(parents=True, exist_ok=True)
-    (choices.out / f"losses-{size}.json").write_text(json.dumps(told, indent=2) + "\n")
-    _draw(curves, choices.out / f"losses-{size}.png", choices.log_every)
     print(json.dumps(told, indent=2))
+    told["curves"] = {name: curve.tolist() for name, curve in curves.items()}
+    choices.out.mkdir(parents=True, exist_ok=True)
+    file = choices.out / f"losses-{size}.json"
+    file.write_text(json.dumps(told, indent=2) + "\n", encoding="utf-8")
+    _draw(file)
 
 
 def _losses(settings: TrainSettings, chance: int) -> np.ndarray[Any, Any]:
@@ -279,9 +285,16 @@ def _losses(settings: TrainSettings, chance: int) -> np.ndarray[Any, Any]:
     return np.array([row["loss"] for row in rows if row["split"] == "train"])
 
 
-def _draw(curves: dict[str, np.ndarray[Any, Any]], path: Path, every: int) -> None:
-    from matplotlib.figure import Figure
-
+def _draw(file: Path) -> None:
+    """Draw the curves of a file that --compare-losses wrote, beside it."""
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        print(f"no matplotlib here: draw elsewhere with --draw {file}")
+        return
+    told = json.loads(file.read_text("utf-8"))
+    every = told["steps_per_point"]
+    curves = {name: np.array(curve) for name, curve in told["curves"].items()}
     figure = Figure(figsize=(8, 6), layout="constrained")
     above, below = figure.subplots(2, 1, sharex=True, height_ratios=[2, 1])
     for name, curve in curves.items():
@@ -296,7 +309,7 @@ def _draw(curves: dict[str, np.ndarray[Any, Any]], path: Path, every: int) -> No
     below.set_ylabel("difference")
     below.set_xlabel(f"steps (means of {every})")
     below.legend()
-    figure.savefig(path, dpi=120)
+    figure.savefig(file.with_suffix(".png"), dpi=120)
 
 
 def _arguments() -> argparse.Namespace:
@@ -319,6 +332,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--json", type=Path, help="write figures here, too")
     parser.add_argument("--profile", action="store_true", help="print the top kernels instead")
     parser.add_argument("--compare-losses", type=int, metavar="STEPS", help="plain and fused")
+    parser.add_argument("--draw", type=Path, help="only draw what --compare-losses wrote")
     parser.add_argument("--out", type=Path, default=Path(), help="folder for --compare-losses")
     return parser.parse_args()
 

@@ -32,17 +32,20 @@ def run_fused_lstm(
     kind = inputs.device.type
     enabled = torch.is_autocast_enabled(kind)
     dtype = torch.get_autocast_dtype(kind) if enabled else sides[0].input_weight.dtype
-    projections: list[Tensor] = [
-        side.projection_weight for side in sides if side.projection_weight is not None
+    projections = [
+        side.projection_weight.to(dtype) for side in sides if side.projection_weight is not None
     ]
-    weights = [torch.cat([side.input_weight, side.recurrent_weight], dim=1) for side in sides]
+    weights = [
+        torch.cat([side.input_weight.to(dtype), side.recurrent_weight.to(dtype)], dim=1)
+        for side in sides
+    ]
     outputs, memory = _FusedLSTM.apply(  # type: ignore[no-untyped-call]
         inputs.to(dtype),
         state.hidden.to(dtype),
         state.memory,
-        torch.stack(weights).to(dtype),
+        torch.stack(weights),
         torch.stack([side.gate_bias() for side in sides]),
-        torch.stack(projections).to(dtype) if projections else None,
+        torch.stack(projections) if projections else None,
         None if keep is None else keep.squeeze(-1).float().contiguous(),
         sides[0].cell_clip,
         sides[0].proj_clip if projections else None,
