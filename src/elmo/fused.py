@@ -94,7 +94,8 @@ class FusedBiLM(BiLMBase):
         place = bilm.boundaries.device if device is None else device
         if precision not in DTYPES:
             raise ConfigError(
-                f"precision is {precision!r}, expected one of {', '.join(DTYPES)} on {place}"
+                f"precision is {precision!r}, expected one of {', '.join(DTYPES)} on {place}; "
+                "use device='cpu' for the others"
             )
         if not can_fuse(bilm.config):
             raise ConfigError(f"cell is {bilm.config.cell!r}, only 'lstm' can be fused")
