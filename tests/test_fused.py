@@ -255,6 +255,24 @@ def test_where_graphs_cannot_be_recorded_functions_are_called(caplog):
     assert caplog.text.count("CUDA graphs are not used") == 1
 
 
+@torch.no_grad()
+def test_one_sentence_is_read_as_in_a_batch(tiny_bilm, caplog):
+    if torch.cuda.is_available():
+        pytest.skip("graphs can be recorded here")
+    fused = fuse(tiny_bilm)
+    fused._graphs = GraphCache()
+    state = tiny_bilm.run(batch_to_ids([["a", "b"]])).state
+    for length in (1, 2, 5, 5, 5):
+        vectors, tokens = torch.randn(3, 16), torch.randint(3, (length,))
+        for depth in (1, 2):
+            found, end = fused.contextualize(vectors, tokens, [length], state, depth)
+            expected, other = tiny_bilm.contextualize(vectors, tokens, [length], state, depth)
+            for layer, plain in zip(found, expected, strict=True):
+                torch.testing.assert_close(layer, plain, rtol=0, atol=1e-5)
+            torch.testing.assert_close(end.memory, other.memory, rtol=0, atol=1e-5)
+            torch.testing.assert_close(end.hidden, other.hidden, rtol=0, atol=1e-5)
+
+
 # --- packing --------------------------------------------------------------------------------------
 
 
