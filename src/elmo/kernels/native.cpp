@@ -686,7 +686,7 @@ class Team {
     // The others arrive within microseconds, unless the machine is busy with other things.
     for (int64_t turn = 1; round_.load(std::memory_order_acquire) == round; ++turn) {
       _mm_pause();
-      if (turn % 4096 == 0) std::this_thread::yield();
+      if (turn % 256 == 0) std::this_thread::yield();
     }
   }
 
