@@ -24,6 +24,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from elmo.batching import step_runs
 from elmo.bilm import BiLM, BiLMBase
 from elmo.checkpoint import Checkpoint, Tensors
 from elmo.errors import WeightsError
@@ -185,7 +186,7 @@ class PackedLayer:
         ):
             table = self._input(inputs.to(self._dtype))
         start = 0
-        for sizes in _slices(batch_sizes, _SLICE_BYTES // row_bytes):
+        for sizes in step_runs(batch_sizes, _SLICE_BYTES // row_bytes):
             end = start + sum(sizes)
             if table is not None and index is not None:
                 yield table, index[start:end], sizes
@@ -321,20 +322,6 @@ def _pack_layer(layer: nn.Module, bricks: Bricks, consume: bool) -> PackedLayer:
         return PackedLSTM(layer, bricks, consume)
     assert isinstance(layer, GRULayer)
     return PackedGRU(layer, bricks, consume)
-
-
-def _slices(batch_sizes: Sequence[int], max_rows: int) -> Iterator[list[int]]:
-    """Cut time steps into runs of at most `max_rows` rows, but at least one step."""
-    run: list[int] = []
-    rows = 0
-    for size in batch_sizes:
-        if run and rows + size > max_rows:
-            yield run
-            run, rows = [], 0
-        run.append(size)
-        rows += size
-    if run:
-        yield run
 
 
 def _named(prefix: str, tensors: Tensors) -> Tensors:
