@@ -109,7 +109,7 @@ def _settings(choices: argparse.Namespace, data: Path, out: Path, size: str) -> 
         shuffle="sentences",
         precision=choices.precision,
         kernels="plain" if choices.plain else "auto",
-        graphs=not choices.no_graphs,
+        no_graphs=choices.no_graphs,
         device=choices.device,
         log_every=choices.log_every,
         validate_every=NEVER,

@@ -180,8 +180,8 @@ def losses(out):
 )
 def test_recorded_steps_equal_steps_one_by_one(corpus, tmp_path, changes, capsys):
     # Dropout is on: were its numbers the same in each recorded step, losses would differ.
-    for name, graphs in (("recorded", True), ("single", False)):
-        train(quick(corpus, tmp_path / name, graphs=graphs, **changes))
+    for name, single in (("recorded", False), ("single", True)):
+        train(quick(corpus, tmp_path / name, no_graphs=single, **changes))
     assert "cannot be recorded" not in capsys.readouterr().err
     np.testing.assert_allclose(
         losses(tmp_path / "recorded"), losses(tmp_path / "single"), rtol=0.02
@@ -219,7 +219,7 @@ def test_more_distinct_words_than_before_are_no_trouble(corpus, tmp_path, monkey
     monkeypatch.setattr("elmo.training.graphed_step._WORDS", 1)
     monkeypatch.setattr("elmo.training.graphed_step._SPARE", 1.0)
     train(quick(corpus, tmp_path / "tight"))
-    train(quick(corpus, tmp_path / "single", graphs=False))
+    train(quick(corpus, tmp_path / "single", no_graphs=True))
     np.testing.assert_allclose(losses(tmp_path / "tight"), losses(tmp_path / "single"), rtol=0.02)
 
 

@@ -27,7 +27,7 @@ Kernels = Literal["auto", "plain"]
 
 LENGTHS = ("steps", "tokens", "epochs", "minutes")
 """The four ways to say how long a run is."""
-_CHANGED_ON_RESUME = (*LENGTHS, "device", "resume", "quiet", "kernels", "graphs")
+_CHANGED_ON_RESUME = (*LENGTHS, "device", "resume", "quiet", "kernels", "no_graphs")
 _PATHS = ("data", "out", "resume", "word_vectors")
 
 
@@ -108,8 +108,9 @@ class TrainSettings:
     kernels: Kernels = "auto"
     """auto: fused kernels on a GPU that can run them; plain: PyTorch's own operators instead,
     slower, to compare with."""
-    graphs: bool = True
-    """Record a step on a GPU once and play it again; without, the CPU starts every kernel."""
+    no_graphs: bool = False
+    """Let the CPU start every kernel of a step on a GPU, instead of recording a step as a CUDA graph
+    and playing it again; slower, to look for faults."""
 
     start_from: str | None = None
     """Model to go on from instead of random weights: folder, weights file or Hub repository."""

@@ -149,7 +149,7 @@ class _Run:
         """Give what records steps, where that is possible."""
         settings = self.settings
         if (
-            not settings.graphs
+            settings.no_graphs
             or self.processes.device.type != "cuda"
             or self.processes.world > 1
             or settings.accumulate > 1
