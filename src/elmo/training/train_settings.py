@@ -109,8 +109,8 @@ class TrainSettings:
     """auto: fused kernels on a GPU that can run them; plain: PyTorch's own operators instead,
     slower, to compare with."""
     no_graphs: bool = False
-    """Let the CPU start every kernel of a step on a GPU, instead of recording a step as a CUDA graph
-    and playing it again; slower, to look for faults."""
+    """Let the CPU start every kernel of a step on a GPU, instead of recording a step as a CUDA
+    graph and playing it again; slower, to look for faults."""
 
     start_from: str | None = None
     """Model to go on from instead of random weights: folder, weights file or Hub repository."""
