@@ -65,7 +65,7 @@ def test_words_of_every_length_up_to_beyond_the_row():
 
 
 def test_more_filters_than_a_tile_has(monkeypatch):
-    monkeypatch.setattr(character_windows, "_FILTERS", 16)
+    monkeypatch.setattr(character_windows, "_EXACT_FILTERS", 16)
     _, encoder = make_encoder()
     compare(encoder, CharacterMapper().rows(["a", "word", "of", "six", "more", "letters"]), 261)
 

@@ -22,8 +22,8 @@ from elmo.kernels.gpu import blocks, jit, next_power_of_2, tl
 
 _WORDS, _WINDOWS = 4, 16
 """Words of one tile, and windows of each: 64 rows, what four warps multiply at a time."""
-_FILTERS = 128
-"""Filters of one tile."""
+_FILTERS, _EXACT_FILTERS = 128, 32
+"""Filters of one tile; fewer in float32, which tensor cores do not multiply."""
 _PARTS = 32
 """Parts into which words are cut for the gradient of the filters; their sums are added at last."""
 
@@ -73,7 +73,8 @@ class _WindowMaxima(torch.autograd.Function):
         place = torch.uint8 if longest <= 256 else torch.int32
         chosen = torch.empty(n, n_filters, dtype=place, device=characters.device)
         if n:
-            _find_maxima[(blocks(n, _WORDS), blocks(n_filters, _FILTERS))](
+            tiles = _tiles(widest * char_dim, dtype)
+            _find_maxima[(blocks(n, _WORDS), blocks(n_filters, tiles["FILTERS"]))](
                 characters,
                 used,
                 bias,
@@ -86,7 +87,7 @@ class _WindowMaxima(torch.autograd.Function):
                 n_filters,
                 CHAR_DIM=char_dim,
                 DEPTH=widest * char_dim,
-                **_tiles(widest * char_dim),
+                **tiles,
             )
         ctx.save_for_backward(characters, used, n_windows, chosen)
         return maxima
@@ -101,9 +102,10 @@ class _WindowMaxima(torch.autograd.Function):
         of_characters = torch.zeros_like(characters)
         n_groups = blocks(n, _WORDS)
         parts = characters.new_zeros(_PARTS, n_filters, widest, char_dim)
-        sizes = {"CHAR_DIM": char_dim, "DEPTH": widest * char_dim, **_tiles(widest * char_dim)}
+        tiles = _tiles(widest * char_dim, used.dtype)
+        sizes = {"CHAR_DIM": char_dim, "DEPTH": widest * char_dim, **tiles}
         if n:
-            _find_filter_gradients[(blocks(n_filters, _FILTERS), _PARTS)](
+            _find_filter_gradients[(blocks(n_filters, tiles["FILTERS"]), _PARTS)](
                 given,
                 chosen,
                 characters,
@@ -131,13 +133,13 @@ class _WindowMaxima(torch.autograd.Function):
         return of_characters, parts.sum(dim=0), of_bias, None, None, None
 
 
-def _tiles(depth: int) -> dict[str, int]:
+def _tiles(depth: int, dtype: torch.dtype) -> dict[str, int]:
     """Give the constants of a tile: a window's numbers are padded to what tensor cores take."""
     return {
         "DEPTH_TILE": max(16, next_power_of_2(depth)),
         "WORDS": _WORDS,
         "WINDOWS": _WINDOWS,
-        "FILTERS": _FILTERS,
+        "FILTERS": _FILTERS if dtype.itemsize == 2 else _EXACT_FILTERS,
         "num_warps": 4,
         "num_stages": 2,
     }

@@ -22,6 +22,8 @@ _ROWS, _CANDIDATES, _WARPS = 128, 128, 8
 """Of one tile of logits: each thread holds 64 of them."""
 _NARROW, _NARROW_CANDIDATES, _NARROW_WARPS = 128, 64, 4
 """Vectors up to so narrow stay in a program on the way there, whose tile is then smaller."""
+_EXACT_CANDIDATES = 32
+"""The same in float32, which tensor cores do not multiply."""
 _DEPTH = 64
 """Values of a vector that are multiplied at a time, at most, where it is wider."""
 _OWN_ROWS = 16
@@ -94,7 +96,7 @@ class _SampledLosses(torch.autograd.Function):
                 len(candidates),
                 dim,
                 ROWS=_ROWS,
-                CANDIDATES=_NARROW_CANDIDATES if narrow else _CANDIDATES,
+                CANDIDATES=_n_candidates(dtype, _NARROW_CANDIDATES if narrow else _CANDIDATES),
                 DEPTH=_depth(dim, _NARROW if narrow else _DEPTH),
                 IS_NARROW=narrow,
                 num_warps=_NARROW_WARPS if narrow else _WARPS,
@@ -155,7 +157,8 @@ def _slopes(
     slopes = hidden.new_empty(n, len(rows))
     sums = shift.new_zeros(n_blocks, len(rows))
     if n and len(rows):
-        _find_slopes[(blocks(len(rows), _CANDIDATES), n_blocks)](
+        n_candidates = _n_candidates(rows.dtype, _CANDIDATES)
+        _find_slopes[(blocks(len(rows), n_candidates), n_blocks)](
             hidden,
             rows,
             shift,
@@ -169,7 +172,7 @@ def _slopes(
             len(rows),
             dim,
             ROWS=_ROWS,
-            CANDIDATES=_CANDIDATES,
+            CANDIDATES=n_candidates,
             DEPTH=_depth(dim, _DEPTH),
             num_warps=_WARPS,
             num_stages=3,
@@ -217,6 +220,11 @@ def _add_own(
         ROWS=_OWN_ROWS,
         DEPTH=depth,
     )
+
+
+def _n_candidates(dtype: torch.dtype, most: int) -> int:
+    """Give the candidates of one tile."""
+    return most if dtype.itemsize == 2 else _EXACT_CANDIDATES
 
 
 def _depth(dim: int, most: int) -> int:
