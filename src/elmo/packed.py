@@ -21,14 +21,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from elmo.batching import step_runs
 from elmo.bilm import BiLM, BiLMBase
 from elmo.checkpoint import Checkpoint, Tensors
 from elmo.errors import WeightsError
-from elmo.kernels.native import FLOAT_INPUTS, LSTMKernel, gate_places
+from elmo.kernels.native import FLOAT_INPUTS, LSTMKernel, empty_rows, gate_places
 from elmo.layers import GRULayer, LayerState, LSTMLayer, RecurrentLayer
 from elmo.linear import Bricks, FrozenLinear, NativeLinear
 from elmo.packed_words import falling_logistic_, pack_words, release
@@ -275,7 +274,9 @@ class NativeLSTM(PackedLayer):
     ) -> tuple[Tensor, LayerState]:
         """Run over a packed batch; see `RecurrentLayer.forward`."""
         hidden = state.hidden.to(torch.float32, copy=True).contiguous()
-        memory = F.pad(state.memory.float(), (0, self._kernel.cells - self._dim)).contiguous()
+        memory = empty_rows(len(hidden), self._kernel.cells)
+        memory[:, : self._dim] = state.memory
+        memory[:, self._dim :] = 0
         outputs = torch.empty(sum(batch_sizes), hidden.shape[1])
         start = 0
         for products, rows, sizes in self._input_rows(inputs, index, batch_sizes):

@@ -388,6 +388,11 @@ class Rows {
     return &values_[first * width_ + k / DEPTH * DEPTH * height + r * DEPTH + k % DEPTH];
   }
 
+  // How far from a place the input `n` further on is, for an aligned run of LANES inputs.
+  static int64_t apart(int64_t n, int64_t height) {
+    return DEPTH >= LANES ? n : n / DEPTH * DEPTH * height + n % DEPTH;
+  }
+
   const Input* tile(int64_t first, int64_t height, int64_t group) const {
     return &values_[first * width_ + group * F::GROUP * height];
   }
@@ -399,81 +404,100 @@ class Rows {
   std::vector<Input> values_, row_;
 };
 
+// out[r, columns of panels] = start[r] + x[r] W^T for some rows and panels.
+struct Task {
+  const Matrix& matrix;
+  int64_t rows;
+  Start start;
+  float* out;
+  int64_t out_stride;
+  int64_t first_panel, end_panel;
+  int64_t out_column;  // where the columns of the first panel go
+
+  float* place(int64_t row, int64_t panel) const {
+    return out + row * out_stride + out_column + (panel - first_panel) * COLUMNS;
+  }
+};
+
+// Some panels of a weight, and in them some groups of inputs.
+template <class F>
+struct Block {
+  const typename F::Weight* weights;
+  int64_t panel_stride;
+  int64_t first_panel, end_panel;
+  int64_t first_group, groups;
+};
+
+// Multiplies R rows with a few panels of a block. Sums go on from where the block before it ended.
 template <class F, int R, int PANELS>
-void multiply_tile(const Matrix& matrix, const typename F::Input* x, const float* scales,
-                   const Start& start, float* out,
-                   int64_t out_stride, int64_t row, int64_t panel, int64_t out_column,
-                   const typename F::Weight* weights, int64_t panel_stride, int64_t first_group,
-                   int64_t groups) {
+void multiply_tile(const Task& task, const Block<F>& block, int64_t panel,
+                   const typename F::Input* x, const float* scales, int64_t row) {
   constexpr int N = PANELS * VECTORS;
   typename F::Sum sums[R][N];
-  const bool begins = first_group == 0;
+  const auto* const weights = block.weights + (panel - block.first_panel) * block.panel_stride;
   const int64_t column = panel * COLUMNS;
-  float* const to = out + row * out_stride + out_column;
+  float* const to = task.place(row, panel);
   if constexpr (F::WHOLE) {
 #pragma GCC unroll 12
     for (int r = 0; r < R; ++r)
 #pragma GCC unroll 8
       for (int v = 0; v < N; ++v) sums[r][v] = typename F::Sum{};
-    accumulate<F, R, PANELS>(sums, x, weights, panel_stride, groups);
+    accumulate<F, R, PANELS>(sums, x, weights, block.panel_stride, block.groups);
 #pragma GCC unroll 12
     for (int r = 0; r < R; ++r)
 #pragma GCC unroll 8
       for (int v = 0; v < N; ++v) {
         const int64_t place = column + v * LANES;
         Floats sum = __builtin_convertvector(sums[r][v], Floats);
-        if (matrix.offsets) sum -= load(matrix.offsets + place);
-        sum *= scales[row + r] * load(matrix.scales + place);
-        if (start.table) sum += load(start.row(row + r) + place);
-        store(to + r * out_stride + v * LANES, sum);
+        if (task.matrix.offsets) sum -= load(task.matrix.offsets + place);
+        sum *= scales[row + r] * load(task.matrix.scales + place);
+        if (task.start.table) sum += load(task.start.row(row + r) + place);
+        store(to + r * task.out_stride + v * LANES, sum);
       }
   } else {
+    const bool begins = block.first_group == 0;
 #pragma GCC unroll 12
     for (int r = 0; r < R; ++r)
 #pragma GCC unroll 8
       for (int v = 0; v < N; ++v) {
-        if (!begins) sums[r][v] = load(to + r * out_stride + v * LANES);
-        else if (start.table) sums[r][v] = load(start.row(row + r) + column + v * LANES);
+        if (!begins) sums[r][v] = load(to + r * task.out_stride + v * LANES);
+        else if (task.start.table) sums[r][v] = load(task.start.row(row + r) + column + v * LANES);
         else sums[r][v] = Floats{};
       }
-    accumulate<F, R, PANELS>(sums, x, weights, panel_stride, groups);
+    accumulate<F, R, PANELS>(sums, x, weights, block.panel_stride, block.groups);
 #pragma GCC unroll 12
     for (int r = 0; r < R; ++r)
 #pragma GCC unroll 8
-      for (int v = 0; v < N; ++v) store(to + r * out_stride + v * LANES, sums[r][v]);
+      for (int v = 0; v < N; ++v) store(to + r * task.out_stride + v * LANES, sums[r][v]);
   }
 }
 
-// Few rows leave registers free: they take several panels at once, for enough independent sums.
-template <int R>
-constexpr int panels_at_once() { return R == 1 ? 4 : R == 2 ? 2 : 1; }
-
+// Multiplies R rows with all panels of a block. Few rows leave registers free: they take several
+// panels at once, for enough independent sums.
 template <class F, int R>
-int64_t multiply_rows(const Matrix& matrix, const typename F::Input* x, const float* scales,
-                      const Start& start, float* out, int64_t out_stride, int64_t row, int64_t panel, int64_t out_column,
-                      int64_t end_panel, const typename F::Weight* weights, int64_t panel_stride,
-                      int64_t first_group, int64_t groups) {
-  constexpr int MANY = panels_at_once<R>();
-  if (MANY > 1 && panel + MANY <= end_panel) {
-    multiply_tile<F, R, MANY>(matrix, x, scales, start, out, out_stride, row, panel, out_column, weights,
-                              panel_stride, first_group, groups);
-    return MANY;
-  }
-  multiply_tile<F, R, 1>(matrix, x, scales, start, out, out_stride, row, panel, out_column, weights,
-                         panel_stride, first_group, groups);
-  return 1;
+void multiply_rows(const Task& task, const Block<F>& block, const typename F::Input* x,
+                   const float* scales, int64_t row) {
+  constexpr int MANY = R == 1 ? 4 : R == 2 ? 2 : 1;
+  int64_t panel = block.first_panel;
+  for (; panel + MANY <= block.end_panel; panel += MANY)
+    multiply_tile<F, R, MANY>(task, block, panel, x, scales, row);
+  if constexpr (MANY > 1)
+    for (; panel < block.end_panel; ++panel)
+      multiply_tile<F, R, 1>(task, block, panel, x, scales, row);
 }
 
 // Calls `multiply_rows` with the number of rows as a constant.
-template <class F, int R, class... Arguments>
-int64_t multiply_some(int64_t rows, Arguments&&... arguments) {
-  if constexpr (R == 1) return multiply_rows<F, 1>(arguments...);
-  else if (rows == R) return multiply_rows<F, R>(arguments...);
-  else return multiply_some<F, R - 1>(rows, arguments...);
+template <class F, int R = MAX_ROWS>
+void multiply_some(int64_t rows, const Task& task, const Block<F>& block,
+                   const typename F::Input* x, const float* scales, int64_t row) {
+  if constexpr (R == 1) multiply_rows<F, 1>(task, block, x, scales, row);
+  else if (rows == R) multiply_rows<F, R>(task, block, x, scales, row);
+  else multiply_some<F, R - 1>(rows, task, block, x, scales, row);
 }
 
-constexpr int64_t BLOCK_BYTES = 16 << 10;  // of a panel: half of a first-level cache
-constexpr int64_t LINE = 64;               // bytes that memory gives at once
+constexpr int64_t BLOCK_PANELS = UNIT_PANELS;
+constexpr int64_t BLOCK_GROUPS = 512;  // with 4 panels 128 or 256 KB: half of a second-level cache
+constexpr int64_t LINE = 64;           // bytes that memory gives at once
 
 // Asks for one part of some bytes, so that they are in the cache when they are needed.
 void fetch(const void* from, int64_t bytes, int64_t part, int64_t parts) {
@@ -482,56 +506,55 @@ void fetch(const void* from, int64_t bytes, int64_t part, int64_t parts) {
     __builtin_prefetch((const char*)from + n * LINE, 0, 2);
 }
 
-// out[r, columns of panels] = start[r] + x[r] W^T for some panels.
-//
-// For many rows, panels are cut along the inputs into blocks that stay in the first-level cache while
-// all rows pass by, and while they do, the next block is on its way; sums wait in `out` between the
-// blocks. `out_column` is where the first panel's columns go.
+// Gives the block of a format as float32, in memory that holds BLOCK_PANELS times BLOCK_GROUPS.
 template <class F>
-void multiply_by_vectors(const Matrix& matrix, const Rows<F>& x, int64_t rows, const Start& start,
-                         float* out, int64_t out_stride, int64_t first_panel, int64_t end_panel,
-                         int64_t out_column) {
+Block<Float32> expanded(const Block<F>& block, float* memory) {
+  const int64_t stride = block.groups * COLUMNS;
+  for (int64_t panel = 0; panel < block.end_panel - block.first_panel; ++panel)
+    for (int64_t k = 0; k < stride; k += LANES)
+      store(memory + panel * stride + k,
+            F::load_weights(block.weights + panel * block.panel_stride + k));
+  return {memory, stride, block.first_panel, block.end_panel, block.first_group, block.groups};
+}
+
+// The weight is cut into blocks that stay in the second-level cache while all rows pass by, tile by
+// tile, each of which stays in the first-level cache for all panels of the block; meanwhile the next
+// block is on its way. Between blocks of the same panels, sums wait in `out`.
+template <class F>
+void multiply_by_vectors(const Task& task, const Rows<F>& x) {
   using Weight = typename F::Weight;
   constexpr int64_t GROUP_WEIGHTS = COLUMNS * F::GROUP;
-  const Tiles<F> tiles{rows};
-  const bool alone = tiles.count() == 1, expands = F::EXPANDS && tiles.count() > 2;
-  const int64_t block = F::WHOLE || alone
-                            ? matrix.groups
-                            : BLOCK_BYTES / int64_t(GROUP_WEIGHTS * sizeof(Weight));
+  const Matrix& matrix = task.matrix;
+  const Tiles<F> tiles{task.rows};
+  const bool alone = tiles.count() == 1;
+  const int64_t step = F::WHOLE || alone ? matrix.groups : BLOCK_GROUPS;
   const int64_t panel_stride = matrix.groups * GROUP_WEIGHTS;
-  const Weight* const all_weights = (const Weight*)matrix.weights;
-  alignas(64) float expanded[F::EXPANDS ? BLOCK_BYTES / sizeof(Weight) : 1];
-  for (int64_t group = 0; group < matrix.groups; group += block) {
-    const int64_t groups = std::min(block, matrix.groups - group);
-    for (int64_t panel = first_panel, step = 1; panel < end_panel; panel += step) {
-      const Weight* weights = all_weights + panel * panel_stride + group * GROUP_WEIGHTS;
-      const Weight* const next =
-          panel + 1 < end_panel || group + block >= matrix.groups
-              ? weights + panel_stride
-              : all_weights + first_panel * panel_stride + (group + block) * GROUP_WEIGHTS;
-      const int64_t column = out_column + (panel - first_panel) * COLUMNS;
+  alignas(64) float memory[F::EXPANDS ? BLOCK_PANELS * BLOCK_GROUPS * COLUMNS : 1];
+  for (int64_t group = 0; group < matrix.groups; group += step)
+    for (int64_t panel = task.first_panel; panel < task.end_panel; panel += BLOCK_PANELS) {
+      const int64_t groups = std::min(step, matrix.groups - group);
+      const int64_t end = std::min(panel + BLOCK_PANELS, task.end_panel);
+      const Weight* const weights =
+          (const Weight*)matrix.weights + panel * panel_stride + group * GROUP_WEIGHTS;
+      const Block<F> block{weights, panel_stride, panel, end, group, groups};
+      const bool expands = F::EXPANDS && tiles.count() > 2;
+      Block<Float32> wide{};
       if constexpr (F::EXPANDS)
-        if (expands)
-          for (int64_t k = 0; k < groups * GROUP_WEIGHTS; k += LANES)
-            store(expanded + k, F::load_weights(weights + k));
+        if (expands) wide = expanded(block, memory);
       for (int64_t tile = 0; tile < tiles.count(); ++tile) {
         const int64_t row = tiles.begin(tile), height = tiles.height(tile);
         const typename F::Input* const values = x.tile(row, height, group);
-        if (!alone) fetch(next, groups * GROUP_WEIGHTS * sizeof(Weight), tile, tiles.count());
+        for (int64_t next = 0; !alone && next < BLOCK_PANELS; ++next)
+          fetch(weights + (BLOCK_PANELS + next) * panel_stride,
+                groups * GROUP_WEIGHTS * sizeof(Weight), tile, tiles.count());
         if constexpr (F::EXPANDS)
           if (expands) {
-            multiply_some<Float32, MAX_ROWS>(height, matrix, values, nullptr, start, out,
-                                             out_stride, row, panel, column, panel + 1, expanded,
-                                             panel_stride, group, groups);
+            multiply_some<Float32>(height, task, wide, values, nullptr, row);
             continue;
           }
-        step = multiply_some<F, MAX_ROWS>(height, matrix, values, x.scales.data(), start, out,
-                                          out_stride, row, panel, column,
-                                          alone ? end_panel : panel + 1, weights, panel_stride,
-                                          group, groups);
+        multiply_some<F>(height, task, block, values, x.scales.data(), row);
       }
     }
-  }
 }
 
 #if defined(__AMX_TILE__)
@@ -565,21 +588,20 @@ class MatrixUnit {
 
 // The same as `multiply_by_vectors` for formats of the matrix unit.
 template <class F>
-void multiply_by_unit(const Matrix& matrix, const Rows<F>& x, int64_t rows, const Start& start,
-                      float* out, int64_t out_stride, int64_t first_panel, int64_t end_panel,
-                      int64_t out_column) {
+void multiply_by_unit(const Task& task, const Rows<F>& x) {
   using Weight = typename F::Weight;
   constexpr int64_t GROUP_WEIGHTS = COLUMNS * F::GROUP, SIDE = UNIT_SIDE;
   constexpr int64_t ROW_BYTES = 64, WEIGHT_STRIDE = GROUP_WEIGHTS * sizeof(Weight);
+  const Matrix& matrix = task.matrix;
   const int64_t panel_weights = matrix.groups * GROUP_WEIGHTS;
-  const Tiles<F> tiles{rows};
+  const Tiles<F> tiles{task.rows};
   const int64_t pairs = (tiles.count() + 1) / 2;
   alignas(64) typename F::Sum sums[2 * SIDE][COLUMNS];
-  for (int64_t panel = first_panel; panel < end_panel; ++panel) {
+  for (int64_t panel = task.first_panel; panel < task.end_panel; ++panel) {
     const Weight* const weights = (const Weight*)matrix.weights + panel * panel_weights;
-    const int64_t column = panel * COLUMNS, to = out_column + (panel - first_panel) * COLUMNS;
+    const int64_t column = panel * COLUMNS;
     for (int64_t pair = 0; pair < pairs; ++pair) {
-      const int64_t row = 2 * pair * SIDE, some = std::min(2 * SIDE, rows - row);
+      const int64_t row = 2 * pair * SIDE, some = std::min(2 * SIDE, task.rows - row);
       const bool both = some > SIDE;
       fetch(weights + panel_weights, panel_weights * sizeof(Weight), pair, pairs);
       finish_stores();
@@ -607,8 +629,8 @@ void multiply_by_unit(const Matrix& matrix, const Rows<F>& x, int64_t rows, cons
         for (int64_t n = 0; n < COLUMNS; ++n) {
           float sum = float(sums[r][n]);
           if (matrix.scales) sum *= x.scales[row + r] * matrix.scales[column + n];
-          if (start.table) sum += start.row(row + r)[column + n];
-          out[(row + r) * out_stride + to + n] = sum;
+          if (task.start.table) sum += task.start.row(row + r)[column + n];
+          task.place(row + r, panel)[n] = sum;
         }
     }
   }
@@ -617,17 +639,12 @@ void multiply_by_unit(const Matrix& matrix, const Rows<F>& x, int64_t rows, cons
 #endif
 
 template <class F>
-void multiply(const Matrix& matrix, const Rows<F>& x, int64_t rows, const Start& start, float* out,
-              int64_t out_stride, int64_t first_panel, int64_t end_panel, int64_t out_column) {
+void multiply(const Task& task, const Rows<F>& x) {
 #if defined(__AMX_TILE__)
-  if constexpr (F::MATRIX_UNIT) {
-    multiply_by_unit<F>(matrix, x, rows, start, out, out_stride, first_panel, end_panel,
-                        out_column);
-    return;
-  } else
+  if constexpr (F::MATRIX_UNIT) return multiply_by_unit<F>(task, x);
+  else
 #endif
-    multiply_by_vectors<F>(matrix, x, rows, start, out, out_stride, first_panel, end_panel,
-                           out_column);
+    multiply_by_vectors<F>(task, x);
 }
 
 // What a thread needs before it computes in a format.
@@ -696,12 +713,11 @@ class Team {
 
 // --- a product for many threads -------------------------------------------------------------------
 
-constexpr int64_t SLICE_ROWS = 96;  // whose inputs stay in the second-level cache
+constexpr int64_t SLICE_ROWS = 512;  // whose inputs stay in the third-level cache
 
 template <class F>
 void product(const Matrix& matrix, const float* x, int64_t rows, const float* bias, float* out,
-             int64_t threads) {
-  const int64_t out_stride = matrix.panels * COLUMNS;
+             int64_t out_stride, int64_t threads) {
   Team::run(threads, [&](Team& team, int64_t me) {
     const Ready<F> ready;
     const int64_t first = team.begin(matrix.panels, me), end = team.begin(matrix.panels, me + 1);
@@ -710,8 +726,9 @@ void product(const Matrix& matrix, const float* x, int64_t rows, const float* bi
     for (int64_t row = 0; row < rows; row += SLICE_ROWS) {
       const int64_t some = std::min(SLICE_ROWS, rows - row);
       slice.set(x + row * matrix.inputs, matrix.inputs, matrix.inputs, some);
-      multiply<F>(matrix, slice, some, Start{bias, nullptr, 0}, out + row * out_stride, out_stride,
-                  first, end, first * COLUMNS);
+      const Task task{matrix, some, {bias, nullptr, 0}, out + row * out_stride, out_stride,
+                      first, end, first * COLUMNS};
+      multiply<F>(task, slice);
     }
   });
 }
@@ -733,28 +750,30 @@ struct Steps {
   Start inputs;  // input products, a row for each place
   float* hidden;   // (rows, hidden): before and after
   float* memory;   // (rows, cells): before and after
+  int64_t memory_stride;
   float* outputs;  // (places, hidden)
 };
 
 // Gates -> memory and cells of one unit: `gates` is (rows, UNIT_PANELS * COLUMNS).
 template <class F>
-void update_cells(const Layer& layer, const float* gates, int64_t rows, int64_t first_cell,
-                  float* memory, Rows<F>& cells) {
+void update_cells(const Layer& layer, const Steps& steps, const float* gates, int64_t rows,
+                  int64_t first_cell, Rows<F>& cells) {
   const Tiles<F> tiles{rows};
   for (int64_t tile = 0; tile < tiles.count(); ++tile) {
     const int64_t first = tiles.begin(tile), height = tiles.height(tile);
     for (int64_t r = 0; r < tiles.filled(tile); ++r)
       for (int part = 0; part < UNIT_CELLS; part += LANES) {
         const float* from = gates + (first + r) * UNIT_PANELS * COLUMNS + part * GATES;
-        float* const kept = memory + (first + r) * layer.cells + first_cell + part;
+        float* const kept = steps.memory + (first + r) * steps.memory_stride + first_cell + part;
         const Floats added = sigmoid_times_tanh(load(from), load(from + 2 * LANES));
         const Floats value =
             bounded(sigmoid(load(from + LANES)) * load(kept) + added, layer.cell_clip);
         store(kept, value);
         alignas(64) float values[LANES];
         store(values, sigmoid_times_tanh(load(from + 3 * LANES), value));
+        auto* const to = cells.place(first, height, r, first_cell + part);
         for (int n = 0; n < LANES; ++n)
-          *cells.place(first, height, r, first_cell + part + n) = F::cell(values[n], layer.cells);
+          to[cells.apart(n, height)] = F::cell(values[n], layer.cells);
       }
   }
 }
@@ -802,17 +821,19 @@ class LayerThread {
     const bool backwards = t % 2 && rows <= MAX_ROWS;
     for (int64_t n = first_unit_; n < end_unit_; ++n) {
       const int64_t unit = backwards ? end_unit_ - 1 - (n - first_unit_) : n;
-      multiply<F>(layer_.recurrent, hidden_, rows, start, gates_.data(), UNIT_PANELS * COLUMNS,
-                  unit * UNIT_PANELS, (unit + 1) * UNIT_PANELS, 0);
-      update_cells<F>(layer_, gates_.data(), rows, unit * UNIT_CELLS, steps_.memory, cells_);
+      const Task task{layer_.recurrent, rows, start, gates_.data(), UNIT_PANELS * COLUMNS,
+                      unit * UNIT_PANELS, (unit + 1) * UNIT_PANELS, 0};
+      multiply<F>(task, hidden_);
+      update_cells<F>(layer_, steps_, gates_.data(), rows, unit * UNIT_CELLS, cells_);
     }
   }
 
   void project(int64_t rows, float* out) {
     const int64_t stride = layer_.projection.panels * COLUMNS;
     const int64_t first = first_panel_ * COLUMNS;
-    multiply<F>(layer_.projection, cells_, rows, Start{nullptr, nullptr, 0}, projected_, stride,
-                first_panel_, end_panel_, first);
+    const Task task{layer_.projection, rows, {nullptr, nullptr, 0}, projected_, stride,
+                    first_panel_, end_panel_, first};
+    multiply<F>(task, cells_);
     const float bound = layer_.projection_clip;
     const int64_t end = std::min(end_panel_ * COLUMNS, layer_.hidden);
     for (int64_t r = 0; r < rows; ++r)
@@ -933,9 +954,9 @@ int elmo_depth(int format) {
 
 // out (rows, panels * columns) = x (rows, inputs) W^T + bias
 void elmo_product(int format, const Matrix* matrix, const float* x, int64_t rows, const float* bias,
-                  float* out, int64_t threads) {
+                  float* out, int64_t out_stride, int64_t threads) {
   with_format(format, [&](auto kind) {
-    product<decltype(kind)>(*matrix, x, rows, bias, out, threads);
+    product<decltype(kind)>(*matrix, x, rows, bias, out, out_stride, threads);
   });
 }
 

@@ -56,6 +56,8 @@ _STORED = {
 }
 FLOAT_INPUTS = (Format.FLOAT32, Format.FLOAT16, Format.BFLOAT16)
 """Formats that multiply inputs as they are."""
+_GAP = 16
+"""Values between rows: one line of the cache."""
 _UNSIGNED_SHIFT = 128.0
 """What `Int8Bytes` adds to every input."""
 
@@ -115,6 +117,7 @@ class _StepsStruct(ctypes.Structure):
         ("inputs", _StartStruct),
         ("hidden", ctypes.c_void_p),
         ("memory", ctypes.c_void_p),
+        ("memory_stride", ctypes.c_int64),
         ("outputs", ctypes.c_void_p),
     ]
 
@@ -192,7 +195,7 @@ def product(matrix: Matrix, inputs: Tensor, bias: Tensor | None) -> Tensor:
         Float32 of shape `(rows, matrix.width)`; columns from `matrix.out` on mean nothing.
     """
     inputs = inputs.contiguous()
-    out = torch.empty(len(inputs), matrix.width)
+    out = empty_rows(len(inputs), matrix.width)
     if len(inputs):
         _library().elmo_product(
             ctypes.c_int(matrix.format),
@@ -201,9 +204,19 @@ def product(matrix: Matrix, inputs: Tensor, bias: Tensor | None) -> Tensor:
             ctypes.c_int64(len(inputs)),
             ctypes.c_void_p(_address(bias)),
             ctypes.c_void_p(_address(out)),
+            ctypes.c_int64(out.stride(0)),
             ctypes.c_int64(torch.get_num_threads()),
         )
     return out
+
+
+def empty_rows(rows: int, width: int) -> Tensor:
+    """Give room for `(rows, width)` float32, with a gap between rows.
+
+    At distances of a power of two, rows would share a few lines of the cache and drive each other
+    out of it.
+    """
+    return torch.empty(rows, width + _GAP)[:, :width]
 
 
 class LSTMKernel:
@@ -252,7 +265,8 @@ class LSTMKernel:
         """Read a packed batch.
 
         Args:
-            products: Input products in the order of `gate_places`, float32 `(m, 4 * cells)`.
+            products: Input products in the order of `gate_places`, float32 `(m, 4 * cells)`; rows
+                of this and of `memory` may be any distance apart.
             index: Which row of them belongs to each place, int64 `(n,)`; None: its own.
             batch_sizes: Rows of each time step, never rising; their sum is n.
             hidden: Float32 `(rows, hidden)`: before, and afterwards after each row's last word.
@@ -263,9 +277,10 @@ class LSTMKernel:
         steps = _StepsStruct(
             _address(sizes),
             len(sizes),
-            _StartStruct(_address(products), _address(index), products.shape[1]),
+            _StartStruct(_address(products), _address(index), products.stride(0)),
             _address(hidden),
             _address(memory),
+            memory.stride(0),
             _address(outputs),
         )
         _library().elmo_layer(
