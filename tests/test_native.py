@@ -1,10 +1,12 @@
 """The native kernel: right in every format, blind to neighbours and threads, and dispensable."""
 
+import contextlib
 import copy
 import ctypes
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -18,7 +20,7 @@ from elmo.characters import batch_to_ids
 from elmo.errors import ElmoWarning
 from elmo.kernels import compiler, native
 from elmo.kernels.compiler import CannotBuildError, instruction_flags, kernel, why_not
-from elmo.kernels.native import Format, Matrix, gate_places, native_format
+from elmo.kernels.native import Format, Matrix, gate_places, native_format, own_threads
 from elmo.linear import Bricks, NativeLinear, runs_natively
 from elmo.packed import NativeLSTM, PackedBiLM, PackedLSTM
 from strategies import seeded_bilm
@@ -304,6 +306,38 @@ def test_gru_layers_take_every_precision(precision, tiny_config):
     ids = batch_to_ids(SENTENCES)
     difference = PackedBiLM(plain, precision).run(ids).layers - plain.run(ids).layers
     assert 0 < difference.abs().max() < 0.2
+
+
+# --- threads --------------------------------------------------------------------------------------
+
+
+def test_pytorch_gets_its_threads_back():
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(3)
+        with contextlib.suppress(KeyError), own_threads():
+            assert torch.get_num_threads() == 1
+            assert native._threads.number == 3
+            with own_threads():  # a model inside a model
+                assert native._threads.number == 3
+            raise KeyError
+        assert torch.get_num_threads() == native._threads.number == 3
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_models_in_several_threads_agree_and_leave_the_threads_alone(tiny_bilm):
+    elmo = ELMo(tiny_bilm)
+    expected = elmo.encode_tokens(SENTENCES)
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(2)
+        with ThreadPoolExecutor(4) as pool:
+            for found in pool.map(lambda _: elmo.encode_tokens(SENTENCES), range(12)):
+                assert all((one == other).all() for one, other in zip(found, expected, strict=True))
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
 
 
 # --- without the kernel ---------------------------------------------------------------------------

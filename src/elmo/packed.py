@@ -18,16 +18,17 @@ In float32 no result depends on what else is in the batch, bit for bit.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 
 import torch
 from torch import Tensor, nn
 
 from elmo.batching import step_runs
-from elmo.bilm import BiLM, BiLMBase
+from elmo.bilm import BiLM, BiLMBase, State
 from elmo.checkpoint import Checkpoint, Tensors
 from elmo.errors import WeightsError
-from elmo.kernels.native import FLOAT_INPUTS, LSTMKernel, empty_rows, gate_places
+from elmo.kernels.native import FLOAT_INPUTS, LSTMKernel, empty_rows, gate_places, own_threads
 from elmo.layers import GRULayer, LayerState, LSTMLayer, RecurrentLayer
 from elmo.linear import Bricks, FrozenLinear, NativeLinear
 from elmo.packed_words import falling_logistic_, pack_words, release
@@ -51,6 +52,9 @@ class PackedBiLM(BiLMBase):
 
     def __init__(self, bilm: BiLM, precision: Precision = "fp32", consume: bool = False) -> None:
         bricks = Bricks(precision)
+        self._threads: Callable[[], AbstractContextManager[None]] = (
+            nullcontext if bricks.format is None else own_threads
+        )
         self.config = bilm.config
         self.vocabulary = bilm.vocabulary
         self.alphabet = bilm.alphabet
@@ -64,7 +68,20 @@ class PackedBiLM(BiLMBase):
 
     def encode_words(self, ids: Tensor) -> Tensor:
         """Give the context-free vectors of words; see `BiLMBase.encode_words`."""
-        return self.words(ids)
+        with self._threads():
+            return self.words(ids)
+
+    def contextualize(
+        self,
+        vectors: Tensor,
+        tokens: Tensor,
+        lengths: Sequence[int],
+        state: State | None = None,
+        depth: int | None = None,
+    ) -> tuple[list[Tensor], State]:
+        """Read a batch of sentences in both directions; see `BiLMBase.contextualize`."""
+        with self._threads():
+            return super().contextualize(vectors, tokens, lengths, state, depth)
 
     def layers_of(self, direction: int) -> Sequence[PackedLayer]:
         """Give the recurrent layers of one direction."""

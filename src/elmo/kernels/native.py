@@ -10,7 +10,9 @@ from __future__ import annotations
 import ctypes
 import math
 import mmap
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from enum import IntEnum
 from typing import Any
 
@@ -60,6 +62,49 @@ _GAP = 16
 """Values between rows: one line of the cache."""
 _UNSIGNED_SHIFT = 128.0
 """What `Int8Bytes` adds to every input."""
+
+
+class _Threads:
+    """How many threads the kernel may use, while PyTorch is kept to one; see `own_threads`."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._borrowers = 0
+        self._number = 1
+
+    def borrow(self) -> None:
+        with self._lock:
+            if not self._borrowers:  # else PyTorch would say 1
+                self._number = torch.get_num_threads()
+            self._borrowers += 1
+        torch.set_num_threads(1)
+
+    def give_back(self) -> None:
+        with self._lock:
+            self._borrowers -= 1
+        torch.set_num_threads(self._number)
+
+    @property
+    def number(self) -> int:
+        return self._number if self._borrowers else torch.get_num_threads()
+
+
+_threads = _Threads()
+
+
+@contextmanager
+def own_threads() -> Iterator[None]:
+    """Keep PyTorch to the calling thread, and leave its other threads' cores to the kernel.
+
+    After each operation PyTorch's threads wait for the next one for some milliseconds without
+    sleeping. A kernel that starts meanwhile would have to share their cores: a single sentence took
+    half as long again.
+    """
+    _threads.borrow()
+    try:
+        yield
+    finally:
+        _threads.give_back()
 
 
 def native_format(precision: Precision) -> Format | None:
@@ -205,7 +250,7 @@ def product(matrix: Matrix, inputs: Tensor, bias: Tensor | None) -> Tensor:
             ctypes.c_void_p(_address(bias)),
             ctypes.c_void_p(_address(out)),
             ctypes.c_int64(out.stride(0)),
-            ctypes.c_int64(torch.get_num_threads()),
+            ctypes.c_int64(_threads.number),
         )
     return out
 
@@ -287,7 +332,7 @@ class LSTMKernel:
             ctypes.c_int(self._format),
             ctypes.byref(self._struct),
             ctypes.byref(steps),
-            ctypes.c_int64(torch.get_num_threads()),
+            ctypes.c_int64(_threads.number),
         )
 
 
