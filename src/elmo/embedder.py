@@ -58,9 +58,12 @@ class ELMo:
 
     Args:
         model: A model, or weights that were read from a file.
-        precision: `fp32`; or `bf16` for products in bfloat16, about twice as fast where the CPU has
-            instructions for it (AVX512-BF16, AMX).
-            On a GPU: `fp32` without TF32, `bf16` or `fp16`; not `int8`.
+        precision: In which numbers weights are kept and multiplied. Smaller ones are faster, most
+            of all for single sentences, and less exact: against float64, values of a tiny trained
+            model were off by at most 3.3e-6 in `fp32`, 2.1e-3 in `fp16`, 1.5e-2 in `bf16` and
+            5.3e-2 in `int8`, with cosines of at least 0.9991, and a linear probe for parts of
+            speech changed fewer than 1 tag of 100 (AVX2). `elmo bench precision` measures any
+            model. On a GPU: `fp32` without TF32, `bf16` or `fp16`; not `int8`.
         device: Where to compute; if None, a GPU if there is one.
         tokenizer: How `encode` splits raw texts into words.
         word_cache_mb: Memory for the context-free vectors of words seen before; unless told, 64 on
