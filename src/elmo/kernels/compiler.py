@@ -39,26 +39,24 @@ class CannotBuildError(Exception):
     """Why there is no kernel; always caught, and told where it matters."""
 
 
-@cache
 def kernel() -> ctypes.CDLL | None:
     """Give the kernel built for this CPU, or None if there cannot be one; see `why_not`."""
-    try:
-        return _load()
-    except CannotBuildError as reason:
-        logger.info("no native kernel: %s", reason)
-        return None
+    return _outcome()[0]
+
+
+def why_not() -> str:
+    """Say in a few words why there is no kernel; empty if there is one."""
+    return _outcome()[1]
 
 
 @cache
-def why_not() -> str:
-    """Say in a few words why there is no kernel; empty if there is one."""
-    if kernel() is not None:
-        return ""
+def _outcome() -> tuple[ctypes.CDLL | None, str]:
+    """Try once: a compiler that fails takes its time."""
     try:
-        _load()
+        return _load(), ""
     except CannotBuildError as reason:
-        return str(reason)
-    return ""
+        logger.info("no native kernel: %s", reason)
+        return None, str(reason)
 
 
 def instruction_flags(instructions: frozenset[str]) -> list[str]:
