@@ -31,7 +31,8 @@ GPU = "cuda"
 
 def error(one, other):
     """Largest difference, as a share of the largest value."""
-    return float((one.float() - other.float()).abs().max() / other.float().abs().max())
+    one, other = one.detach().float(), other.detach().float()
+    return float((one - other).abs().max() / other.abs().max())
 
 
 # --- kernels --------------------------------------------------------------------------------------

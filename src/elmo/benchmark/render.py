@@ -10,10 +10,13 @@ from elmo.benchmark.tables import NOTHING, text_table
 from elmo.benchmark.timing import Spread
 
 
-def render(report: Report) -> str:
-    """Give the report as plain text."""
+def render_latest(report: Report) -> str:
+    """Give what was measured last as plain text, after the head if it is the first."""
+    latest = _render_size(report.sizes[-1])
+    if len(report.sizes) > 1:
+        return f"\n{latest}"
     head = render_head(report.version, report.command, report.machine, report.notes)
-    return "\n\n".join([head, *(_render_size(size) for size in report.sizes)])
+    return f"{head}\n\n{latest}"
 
 
 def render_head(version: str, command: str, machine: Machine, notes: Sequence[str]) -> str:

@@ -46,13 +46,18 @@ _CHECKED_SENTENCES = 8
 _HARD_WORDS = ["naïve", "日本語", "x" * 48, "."]
 
 
-def measure_speed(settings: SpeedSettings, command: str, tell: Tell) -> Report:
+def measure_speed(settings: SpeedSettings, command: str, tell: Tell) -> Iterator[Report]:
     """Measure what the settings ask for, and write the JSON if they name a file.
+
+    It takes minutes, so that a run that is stopped should leave behind what it had.
 
     Args:
         settings: What is measured.
         command: The command line, for the record.
         tell: Hears what is going on.
+
+    Yields:
+        The report, each time that something was added to it.
     """
     require_writable(settings.json)
     set_threads(settings.threads)
@@ -63,10 +68,15 @@ def measure_speed(settings: SpeedSettings, command: str, tell: Tell) -> Report:
     precisions = {
         place: usable_precisions(settings.precision, place, report.notes) for place in places
     }
-    for subject in _subjects(settings):
-        reason = why_not(subject.config)
-        if with_peers and reason is not None:
-            report.notes.append(f"{subject.name} was measured without {PEER}: {reason}")
+    subjects = list(_subjects(settings))
+    reasons = [why_not(subject.config) for subject in subjects]
+    if with_peers:
+        report.notes.extend(
+            f"{subject.name} was measured without {PEER}: {reason}"
+            for subject, reason in zip(subjects, reasons, strict=True)
+            if reason is not None
+        )
+    for subject, reason in zip(subjects, reasons, strict=True):
         for place in places:
             bench = _Bench(
                 subject=subject,
@@ -78,8 +88,8 @@ def measure_speed(settings: SpeedSettings, command: str, tell: Tell) -> Report:
             )
             with gpu_memory_is_enough():
                 report.sizes.append(bench.measure())
-    write_json(report, settings.json)
-    return report
+            write_json(report, settings.json)
+            yield report
 
 
 def _subjects(settings: SpeedSettings) -> Iterator[Subject]:

@@ -37,10 +37,11 @@ def speed(*, settings: Annotated[SpeedSettings, Flags] = _SPEED) -> int:
     settings
         What is measured.
     """
-    from elmo.benchmark.render import render
+    from elmo.benchmark.render import render_latest
     from elmo.benchmark.speed import measure_speed
 
-    show(render(measure_speed(settings, _command_line(), _teller(settings))))
+    for report in measure_speed(settings, _command_line(), _teller(settings)):
+        show(render_latest(report))
     return DONE
 
 
