@@ -51,6 +51,8 @@ LEVELS = [
     {"training.optimizers", "training.setup", "training.graphed_step"},
     {"training.trainer"},
     {"training.finetune"},
+    {"tasks.recipe"},
+    {"tasks.base"},
     {"benchmark.bench_settings", "benchmark.tables", "benchmark.corpus", "benchmark.timing"},
     {"benchmark.machine", "benchmark.costs", "benchmark.peaks", "benchmark.peers"},
     {"benchmark.weights", "benchmark.reference", "benchmark.treebank", "benchmark.probe"},

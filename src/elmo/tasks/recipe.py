@@ -1,0 +1,58 @@
+"""What a task lets people choose: how files are read, and how a model is trained.
+
+Nothing here imports PyTorch, so that help texts come at once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from elmo.settings import TokenizerName
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReadOptions:
+    """How files of examples are read; each task looks at what concerns it."""
+
+    format: str | None = None
+    """Format of the files; told from names and content if None."""
+    tokenizer: TokenizerName = "english"
+    """How raw texts are split into words; files of words are left as they are."""
+    text_column: str | None = None
+    """Name or number (from 0) of the column or key that holds the text."""
+    label_column: str | None = None
+    """Name or number (from 0) of the column or key that holds the label or tag."""
+    phrases: bool = False
+    """Whether phrases inside of sentences are examples, too (trees; for training only)."""
+    max_words: int = 1000
+    """Longer sentences and texts are refused or cut, with a counted warning."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe:
+    """Sizes of a task's model and how it is trained, by default; a flag of the same name wins."""
+
+    hidden: int
+    """Width of the encoder in one direction."""
+    layers: int = 1
+    """Recurrent layers of the encoder."""
+    dropout: float = 0.3
+    """Dropout on the input of every part of the head."""
+    batch: int = 32
+    """Examples in a batch."""
+    epochs: int = 20
+    """Passes over the training data, at most."""
+    min_steps: int = 500
+    """Small training sets are read more often, until there are so many steps."""
+    patience: int = 5
+    """Stop after so many measurements without a better one; 0: never."""
+    rate: float = 1e-3
+    """Learning rate of Adam at its highest; it rises at the begin and falls to zero at the end."""
+    weight_decay: float = 0.0
+    """Weight decay of AdamW."""
+    clip: float = 5.0
+    """Bound on the global norm of the gradient."""
+    elmo_dropout: float = 0.5
+    """Dropout on the mixed layers of ELMo."""
+    mix_l2: float = 0.0
+    """Pull of the learned mix towards the average of the layers."""
