@@ -32,6 +32,7 @@ LEVELS = [
     {"vocabulary", "sentences", "linear", "modelcard", "softmax_losses"},
     {"tensors", "batching", "vector_files", "output_layers", "static_vectors"},
     {"weight_checks"},
+    {"tensor_files"},
     {"checkpoint", "layers", "selection", "word_vectors"},
     {"bilm", "store", "fused_words", "device_words", "delivery"},
     {"packed_words", "models"},

@@ -25,8 +25,7 @@ from typing import Any, get_args
 import h5py
 import numpy as np
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 from torch import Tensor
 
 from elmo.alphabet import Alphabet, require_alphabet
@@ -51,7 +50,8 @@ from elmo.model_files import (
     ModelFiles,
 )
 from elmo.modelcard import model_card
-from elmo.settings import ModelFormat
+from elmo.settings import ModelFormat, OutputDtype
+from elmo.tensor_files import StoredTensors, read_tensors, rounded
 from elmo.tensors import TensorRow, standard_name, tensor_table
 from elmo.vocabulary import Vocabulary
 from elmo.weight_checks import (
@@ -79,9 +79,10 @@ class Checkpoint:
     """Burned-in hidden `(layers, 2, projection_dim)` and memory `(layers, 2, dim)`, if saved."""
     layout: ModelFormat = "elmo"
     """In which layout it was read."""
-    softmax: Tensors = field(default_factory=dict)
+    softmax: Mapping[str, Tensor] = field(default_factory=dict)
     """The language model's output layer, if present: `weight` (words, projection_dim) and `bias`
-    (words,), without `weight` where it is the table of words; or the tensors of an adaptive one."""
+    (words,), without `weight` where it is the table of words; or the tensors of an adaptive one.
+    It may still be in its file: `StoredTensors`."""
 
     def fingerprint(self) -> str:
         """Give a SHA-256 of what decides a word's vectors, the same in every file format.
@@ -105,8 +106,14 @@ class Checkpoint:
 # --- reading ------------------------------------------------------------------------------------
 
 
-def load_checkpoint(files: ModelFiles) -> Checkpoint:
-    """Read a model in either layout, checking every tensor against the configuration."""
+def load_checkpoint(files: ModelFiles, *, lazily: bool = False) -> Checkpoint:
+    """Read a model in either layout, checking every tensor against the configuration.
+
+    Args:
+        files: Where it is.
+        lazily: Leave the output layer in its file until somebody looks at it; vectors need none.
+            Its shapes are checked all the same. Only our own layout has a file for it.
+    """
     description = _read_json(files.options)
     read = _read_ours if files.is_ours else _read_published
     checkpoint = read(files, description)
@@ -118,10 +125,17 @@ def load_checkpoint(files: ModelFiles) -> Checkpoint:
         checkpoint = dataclasses.replace(checkpoint, vocabulary=vocabulary)
     if not checkpoint.config.reads_characters:
         _check_vocabulary(checkpoint, files)
-    if checkpoint.softmax:
-        path = files.weights.parent / SOFTMAX_FILE if files.is_ours else files.weights
-        check_softmax(path, checkpoint.softmax, checkpoint.config, checkpoint.vocabulary)
+    _check_output_layer(checkpoint, files, lazily)
     return checkpoint
+
+
+def _check_output_layer(checkpoint: Checkpoint, files: ModelFiles, lazily: bool) -> None:
+    softmax, path = checkpoint.softmax, files.weights
+    if isinstance(softmax, StoredTensors):
+        path = softmax.path
+        softmax = softmax.outline() if lazily else dict(softmax)
+    if softmax:
+        check_softmax(path, softmax, checkpoint.config, checkpoint.vocabulary)
 
 
 def _read_json(path: Path) -> dict[str, Any]:
@@ -161,7 +175,7 @@ def _read_ours(files: ModelFiles, description: Mapping[str, Any]) -> Checkpoint:
     path = files.weights
     config = ElmoConfig.from_dict(description)
     alphabet = _read_alphabet(config, files)
-    tensors = _read_safetensors(path)
+    tensors = read_tensors(path)
     warm = [tensors.pop(f"warm.{part}", None) for part in ("hidden", "memory")]
     expected = {name: shape for row in tensor_table(config) for name, shape in row.ours.items()}
     require_same_names(path, set(expected), set(tensors))
@@ -173,7 +187,7 @@ def _read_ours(files: ModelFiles, description: Mapping[str, Any]) -> Checkpoint:
         tensors={name: tensors[name].float() for name in expected},
         alphabet=alphabet,
         warm_state=_checked_warm_state(path, config, *warm),
-        softmax=_read_safetensors(softmax) if softmax.exists() else {},
+        softmax=StoredTensors(softmax, "softmax") if softmax.exists() else {},
     )
 
 
@@ -189,13 +203,6 @@ def _checked_warm_state(
         require_shape(path, name, (config.n_layers, 2, width), tuple(part.shape))
         require_finite(path, name, part)
     return hidden.float(), memory.float()
-
-
-def _read_safetensors(path: Path) -> Tensors:
-    try:
-        return load_file(path)
-    except (SafetensorError, OSError) as error:
-        raise WeightsError(f"{path} is not a readable safetensors file: {error}") from None
 
 
 def _read_published(files: ModelFiles, description: Mapping[str, Any]) -> Checkpoint:
@@ -288,40 +295,76 @@ def _check_vocabulary(checkpoint: Checkpoint, files: ModelFiles) -> None:
 # --- writing ------------------------------------------------------------------------------------
 
 
-def save_checkpoint(checkpoint: Checkpoint, folder: Path | str, format: ModelFormat) -> None:
+def save_checkpoint(
+    checkpoint: Checkpoint,
+    folder: Path | str,
+    format: ModelFormat,
+    dtype: OutputDtype = "float32",
+) -> None:
     """Write a model in either layout.
 
     Args:
         checkpoint: The model.
         folder: Where to.
         format: `elmo` for ours, `hdf5` for the published one.
+        dtype: In which numbers: `float16` halves the files of our own layout and keeps about
+            three decimal digits of each weight. The published one is always float32.
     """
-    if format not in get_args(ModelFormat):
-        raise ConfigError(f"format is {format!r}, expected one of {get_args(ModelFormat)}")
-    (save_folder if format == "elmo" else save_published)(checkpoint, folder)
+    for name, value, choices in (("format", format, ModelFormat), ("dtype", dtype, OutputDtype)):
+        if value not in get_args(choices):
+            raise ConfigError(f"{name} is {value!r}, expected one of {get_args(choices)}")
+    if format == "elmo":
+        save_folder(checkpoint, folder, dtype)
+    elif dtype == "float32":
+        save_published(checkpoint, folder)
+    else:
+        raise ConfigError(
+            f"dtype is {dtype!r}, but other programs expect float32 in the layout hdf5; "
+            "choose the layout elmo"
+        )
 
 
-def save_folder(checkpoint: Checkpoint, folder: Path | str) -> None:
+def save_folder(checkpoint: Checkpoint, folder: Path | str, dtype: OutputDtype = "float32") -> None:
     """Write our own layout: `config.json`, `model.safetensors` and a model card.
 
+    The output layer goes to a file of its own, so that those who want vectors need not read it.
     A card that is there already is kept, but for the fingerprint in it.
+
+    Args:
+        checkpoint: The model.
+        folder: Where to.
+        dtype: In which numbers; a warm state, which is small, is always float32.
     """
     require_alphabet(checkpoint.config, checkpoint.alphabet)
     folder = _made_folder(folder)
-    tensors = {name: tensor.contiguous() for name, tensor in checkpoint.tensors.items()}
+    tensors = rounded(checkpoint.tensors, dtype, folder)
+    softmax = rounded(checkpoint.softmax, dtype, folder)
     if checkpoint.warm_state is not None:
         hidden, memory = checkpoint.warm_state
         tensors |= {"warm.hidden": hidden.contiguous(), "warm.memory": memory.contiguous()}
     with _replacing(folder / WEIGHTS_FILE) as path:
         save_file(tensors, path, metadata={"format": "pt"})
-    if checkpoint.softmax:
+    if softmax:
         with _replacing(folder / SOFTMAX_FILE) as path:
-            save_file(checkpoint.softmax, path, metadata={"format": "pt"})
+            save_file(softmax, path, metadata={"format": "pt"})
     else:  # one that belongs to what was here before
         (folder / SOFTMAX_FILE).unlink(missing_ok=True)
     _write_lists(checkpoint, folder)
     (folder / CONFIG_FILE).write_text(checkpoint.config.to_json(), encoding="utf-8")
-    _write_card(checkpoint, folder / CARD_FILE)
+    _write_card(in_numbers_of(checkpoint, dtype), folder / CARD_FILE)
+
+
+def in_numbers_of(checkpoint: Checkpoint, dtype: OutputDtype) -> Checkpoint:
+    """Give the model that a file in these numbers holds: its weights are rounded."""
+    if dtype == "float32":
+        return checkpoint
+    tensors = rounded(checkpoint.tensors, dtype, "the model")
+    softmax = rounded(checkpoint.softmax, dtype, "the model")
+    return dataclasses.replace(
+        checkpoint,
+        tensors={name: tensor.float() for name, tensor in tensors.items()},
+        softmax={name: tensor.float() for name, tensor in softmax.items()},
+    )
 
 
 def save_published(checkpoint: Checkpoint, folder: Path | str) -> None:

@@ -1,37 +1,239 @@
-"""The model card that goes with saved weights: a README.md as the Hugging Face Hub expects it."""
+"""Model cards: what goes with saved weights, for people, the Hugging Face Hub and `elmo info`.
+
+Every saved model gets a README.md with its sizes. Of a trained one there is more to tell: data,
+time, results and the commands that show them. That is `card.json`, a `ModelCard`.
+"""
 
 from __future__ import annotations
 
-from elmo.config import ElmoConfig
+import dataclasses
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
 
-_CARD = """\
+from elmo.config import ElmoConfig
+from elmo.errors import ConfigError, MissingFileError
+
+CARD_JSON = "card.json"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Source:
+    """A text that a model was trained on."""
+
+    name: str
+    licence: str
+    address: str = ""
+    """Where it can be had."""
+    words: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Figure:
+    """A result, with the command that shows it."""
+
+    name: str
+    value: str
+    command: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Perplexity:
+    """Perplexity on held-out documents, the full softmax."""
+
+    forward: float
+    backward: float
+    mean: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelCard:
+    """What there is to know of a trained model."""
+
+    name: str
+    language: str
+    """Code of the language, such as `en`."""
+    description: str
+    licence: str
+    """Of the weights."""
+    sources: tuple[Source, ...] = ()
+    tokenizer: str = ""
+    """How its texts were split, in the words of `elmo prepare --tokenizer`."""
+    vocabulary_size: int = 0
+    """Words that the output layer knows."""
+    unknown_rate: float | None = None
+    """Share of held-out words that it does not."""
+    parameters: int = 0
+    """Without the output layer."""
+    tokens: int = 0
+    """Words that were read in training, repetitions counted."""
+    minutes: float | None = None
+    device: str = ""
+    cost: str = ""
+    perplexity: Perplexity | None = None
+    figures: tuple[Figure, ...] = ()
+    commands: tuple[str, ...] = ()
+    """From the texts to this folder."""
+    files: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    """SHA-256 of each file beside the card."""
+
+    @classmethod
+    def from_dict(cls, content: Any, origin: str = CARD_JSON) -> Self:
+        """Build a card from what a JSON file holds, or say what is wrong with it.
+
+        Args:
+            content: What was read.
+            origin: Where it was read, for messages.
+        """
+        fields = _checked(cls, content, origin)
+        for name, kind in (("sources", Source), ("figures", Figure)):
+            entries = fields.get(name, ())
+            if not isinstance(entries, list | tuple):
+                raise ConfigError(f"{origin}: {name} is {entries!r}, expected a list")
+            fields[name] = tuple(
+                kind(**_checked(kind, entry, f"{origin}, {name}")) for entry in entries
+            )
+        if fields.get("perplexity") is not None:
+            found = _checked(Perplexity, fields["perplexity"], f"{origin}, perplexity")
+            fields["perplexity"] = Perplexity(**found)
+        fields["commands"] = tuple(fields.get("commands", ()))
+        return cls(**fields)
+
+    @classmethod
+    def read(cls, path: Path | str) -> Self:
+        """Read a `card.json`."""
+        path = Path(path)
+        if not path.is_file():
+            raise MissingFileError(f"no such model card: {path}")
+        try:
+            content = json.loads(path.read_text(encoding="utf-8"))
+        except (json.JSONDecodeError, UnicodeDecodeError) as error:
+            raise ConfigError(f"{path} is not valid JSON: {error}") from None
+        return cls.from_dict(content, str(path))
+
+    def to_json(self) -> str:
+        """Give the content of a `card.json`."""
+        return json.dumps(dataclasses.asdict(self), indent=2, ensure_ascii=False) + "\n"
+
+    def sealed(self, folder: Path) -> Self:
+        """Give the same card with the SHA-256 of the files of a folder, cards not among them."""
+        paths = sorted(path for path in folder.iterdir() if path.is_file())
+        files = {
+            path.name: sha256_of(path)
+            for path in paths
+            if path.name not in (CARD_JSON, "README.md") and not path.name.startswith(".")
+        }
+        return dataclasses.replace(self, files=files)
+
+    def changed_files(self, folder: Path) -> list[str]:
+        """List the files of a folder that are not what the card says, or not there."""
+        return [
+            name
+            for name, recorded in self.files.items()
+            if not (folder / name).is_file() or sha256_of(folder / name) != recorded
+        ]
+
+    # --- for people -----------------------------------------------------------------------------
+
+    def lines(self) -> Iterator[str]:
+        """Yield the card as lines for a terminal."""
+        yield f"{self.name}: {self.description}"
+        yield ""
+        facts = list(self._facts())
+        width = max(len(name) for name, _ in facts)
+        for name, value in facts:
+            yield f"{name:<{width}}  {value}"
+        for title, entries in (
+            ("trained on", [self._about(source) for source in self.sources]),
+            ("figures", list(_figure_lines(self.figures))),
+            ("how it was made", [f"$ {command}" for command in self.commands]),
+        ):
+            if entries:
+                yield ""
+                yield f"{title}:"
+                yield from (f"  {entry}" for entry in entries)
+
+    def markdown(self, config: ElmoConfig, fingerprint: str) -> str:
+        """Give the README.md of a model's folder, as the Hugging Face Hub expects it."""
+        facts = [*self._facts(), *_size_rows(config, fingerprint)]
+        sections = [
+            _HEADER.format(language=f"language: {self.language}\n"),
+            f"# {self.name}\n\n{self.description}\n",
+            _EXAMPLE.format(name=self.name, layers=config.n_layers + 1, dim=config.output_dim),
+            _table(("", ""), facts),
+        ]
+        if self.sources:
+            about = "".join(f"- {self._about(source)}\n" for source in self.sources)
+            sections.append(f"## Trained on\n\n{about}")
+        if self.figures:
+            figures = [(f.name, f.value, f"`{f.command}`" * bool(f.command)) for f in self.figures]
+            sections.append("## Figures\n\n" + _table(("what", "value", "command"), figures))
+        if self.commands:
+            commands = "".join(f"{command}\n" for command in self.commands)
+            sections.append(f"## How it was made\n\n```\n{commands}```\n")
+        files = [(f"`{name}`", f"`{digest}`") for name, digest in self.files.items()]
+        sections.append("## Files\n\n" + _table(("file", "SHA-256"), files))
+        return "\n".join(sections)
+
+    def _facts(self) -> Iterator[tuple[str, str]]:
+        found = self.perplexity
+        for name, value in (
+            ("language", self.language),
+            ("licence of the weights", self.licence),
+            ("parameters", f"{self.parameters:,}" if self.parameters else ""),
+            ("tokenizer", self.tokenizer),
+            ("vocabulary", f"{self.vocabulary_size:,} words" if self.vocabulary_size else ""),
+            ("unknown words", "" if self.unknown_rate is None else f"{self.unknown_rate:.2%}"),
+            ("words read in training", f"{self.tokens:,}" if self.tokens else ""),
+            ("time", "" if self.minutes is None else f"{self.minutes:,.1f} minutes"),
+            ("device", self.device),
+            ("cost", self.cost),
+            (
+                "held-out perplexity",
+                ""
+                if found is None
+                else f"{found.mean:.2f} (forward {found.forward:.2f}, backward "
+                f"{found.backward:.2f})",
+            ),
+        ):
+            if value:
+                yield name, value
+
+    @staticmethod
+    def _about(source: Source) -> str:
+        words = f", {source.words:,} words" if source.words else ""
+        address = f" ({source.address})" if source.address else ""
+        return f"{source.name}{address}{words}, {source.licence}"
+
+
+_HEADER = """\
 ---
 library_name: elmo-torch
-pipeline_tag: feature-extraction
+{language}pipeline_tag: feature-extraction
 tags:
 - elmo
 - contextual-word-embeddings
 ---
+"""
 
-# ELMo, {parameters} parameters
-
-A bidirectional language model that gives a vector to every word in its context
-(Peters et al. 2018, *Deep contextualized word representations*).
-
+_EXAMPLE = """\
 ```python
 from elmo import ELMo
 
-elmo = ELMo.from_pretrained("path/to/this/folder")
-vectors = elmo.encode_tokens([["The", "river", "bank", "."]])[0]  # ({layers}, 4, {output_dim})
+elmo = ELMo.from_pretrained("{name}")
+vectors = elmo.encode_tokens([["The", "river", "bank", "."]])[0]  # ({layers}, 4, {dim})
 ```
+"""
 
-| | |
-|---|---|
-| input | {input} |
-| recurrent layers | {n_layers} per direction, {dim} {cell} cells, projected to {projection_dim} |
-| output | {layers} layers of {output_dim} values for every word |
-| fingerprint | `{fingerprint}` |
+_ABOUT = """\
+A bidirectional language model that gives a vector to every word in its context
+(Peters et al. 2018, *Deep contextualized word representations*).
+"""
 
+_REST = """\
 The fingerprint is a SHA-256 of sizes and weights; it is the same in every file format.
 
 ## To be filled in by whoever trained it
@@ -41,7 +243,26 @@ Training data and its licence, number of tokens, held-out perplexity, known limi
 
 
 def model_card(config: ElmoConfig, n_parameters: int, fingerprint: str) -> str:
-    """Describe a model in the form of a Hub model card."""
+    """Describe a model of which only sizes and weights are known, as a Hub model card."""
+    example = {"name": "path/to/this/folder", "layers": config.n_layers + 1}
+    sections = [
+        _HEADER.format(language=""),
+        f"# ELMo, {n_parameters / 1e6:.1f} M parameters\n",
+        _ABOUT,
+        _EXAMPLE.format(dim=config.output_dim, **example),
+        _table(("", ""), _size_rows(config, fingerprint)),
+        _REST,
+    ]
+    return "\n".join(sections)
+
+
+def sha256_of(path: Path) -> str:
+    """Give the SHA-256 of a file's bytes."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _size_rows(config: ElmoConfig, fingerprint: str) -> list[tuple[str, str]]:
     if config.reads_characters:
         kind = "code points of an alphabet" if config.has_alphabet else "UTF-8 bytes"
         reads = (
@@ -50,14 +271,45 @@ def model_card(config: ElmoConfig, n_parameters: int, fingerprint: str) -> str:
         )
     else:
         reads = f"words of a vocabulary of {config.n_words:,}"
-    return _CARD.format(
-        parameters=f"{n_parameters / 1e6:.1f} M",
-        input=reads,
-        n_layers=config.n_layers,
-        layers=config.n_layers + 1,
-        dim=config.dim,
-        cell=config.cell.upper(),
-        projection_dim=config.projection_dim,
-        output_dim=config.output_dim,
-        fingerprint=fingerprint,
+    layers = (
+        f"{config.n_layers} per direction, {config.dim} {config.cell.upper()} cells, projected to "
+        f"{config.projection_dim}"
     )
+    return [
+        ("input", reads),
+        ("recurrent layers", layers),
+        ("output", f"{config.n_layers + 1} layers of {config.output_dim} values for every word"),
+        ("fingerprint", f"`{fingerprint}`"),
+    ]
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = ["| " + " | ".join(row) + " |" for row in (head, *rows)]
+    lines[0] = "|" + "|".join(f" {name} " if name else " " for name in head) + "|"
+    return "\n".join([lines[0], "|" + "---|" * len(head), *lines[1:]]) + "\n"
+
+
+def _figure_lines(figures: Iterable[Figure]) -> Iterator[str]:
+    for figure in figures:
+        yield f"{figure.name}: {figure.value}"
+        if figure.command:
+            yield f"    $ {figure.command}"
+
+
+def _checked(kind: type[Any], content: Any, origin: str) -> dict[str, Any]:
+    """Fail unless a JSON object has the fields of a record, and no others."""
+    if not isinstance(content, dict):
+        raise ConfigError(f"{origin} holds a {type(content).__name__}, expected a JSON object")
+    fields = dataclasses.fields(kind)
+    known = {field.name for field in fields}
+    unknown = sorted(set(content) - known)
+    if unknown:
+        raise ConfigError(
+            f"{origin}: unknown field {unknown[0]!r}; known are {', '.join(sorted(known))}"
+        )
+    absent = (dataclasses.MISSING, dataclasses.MISSING)
+    needed = {f.name for f in fields if (f.default, f.default_factory) == absent}
+    missing = sorted(needed - set(content))
+    if missing:
+        raise ConfigError(f"{origin}: the field {missing[0]!r} is missing")
+    return dict(content)
