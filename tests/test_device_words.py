@@ -7,7 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from elmo import TokenFile
-from elmo.device_words import DeviceWordVectors, _renumber
+from elmo.device_words import DeviceWordVectors, SentencesReadAhead, _renumber
+from elmo.errors import InputError
 from elmo.word_vectors import write_token_file
 
 CPU = torch.device("cpu")
@@ -110,3 +111,53 @@ def test_renumbering_is_that_of_numpy(numbers, limit):
     expected, inverse = np.unique(given_numbers, return_inverse=True)
     assert np.array_equal(distinct, expected)
     assert np.array_equal(places, inverse)
+
+
+# --- a whole call ahead ---------------------------------------------------------------------------
+
+
+@settings(max_examples=60)
+@given(
+    sentences=batches_of_words(),
+    before=batches_of_words(),
+    capacity=st.integers(0, 6),
+    data=st.data(),
+)
+def test_words_read_ahead_are_those_of_the_sentences(sentences, before, capacity, data):
+    vectors = remember(Counter(), capacity)
+    vectors.read(before)
+    ahead = vectors.read_ahead(sentences)
+    assert list(ahead) == sentences
+    fits = len({word for sentence in sentences for word in sentence}) <= capacity
+    assert isinstance(ahead, SentencesReadAhead) == fits
+    if not fits:
+        return
+    vectors.clear()  # another thread may push words out before the batches come
+    numbers = data.draw(st.permutations(range(len(sentences))))
+    part = data.draw(st.slices(len(sentences)))
+    chosen = ahead.take(numbers)[part]
+    words = [word for number in numbers[part] for word in sentences[number]]
+    found = vectors.read(chosen)
+    assert list(chosen) == [sentences[number] for number in numbers[part]]
+    assert len(found.vectors) == len(set(words))
+    assert torch.equal(found.vectors[found.tokens], Counter()(words).reshape(-1, 3))
+    assert found.n_cut == words.count("eeee")
+
+
+def test_each_word_of_a_call_is_computed_once():
+    counter = Counter()
+    vectors = remember(counter, 10)
+    ahead = vectors.read_ahead([["a", "b"], ["b", "c"]])
+    for number in (1, 0):
+        vectors.read(ahead.take([number]))
+    assert counter.computed == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize("bad", [1, None, b"b", ["b"]])
+def test_what_is_no_word_is_named_with_its_place_and_nothing_is_remembered(bad):
+    vectors = remember(Counter(), 10)
+    for read in (vectors.read_ahead, vectors.read):
+        with pytest.raises(InputError, match=r"sentence 1, word 2 is .* expected a string"):
+            read([["x"], ["y", "z", bad]])
+    assert len(vectors) == 0
+    assert len(vectors.read([["x", "y"]]).vectors) == 2

@@ -2,26 +2,33 @@
 
 The host keeps a slot for each known word, the GPU a table with a row for each slot. Mapping a word
 to its slot is all the host does for a known word, millions of times a second: one lookup in a
-dictionary, in a loop that runs in C.
+dictionary, in a loop that runs in C. All words of a call are looked up ahead, in the order given:
+batches take sentences from here and there, and lookups that jump about in memory take longer.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
-from typing import NamedTuple
+from typing import NamedTuple, SupportsIndex, overload
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from elmo.characters import ragged_positions
 from elmo.devices import send
-from elmo.sentences import Words
+from elmo.errors import InputError
+from elmo.sentences import Words, checked_sentences
 from elmo.word_vectors import ComputeVectors, TokenFile
 
 Numbers = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
+
+_MOST_AHEAD = 1 << 18
+"""Distinct words that are looked up ahead at most: those that are new are spelt at once."""
 
 
 class WordsOfBatch(NamedTuple):
@@ -90,31 +97,68 @@ class DeviceWordVectors:
 
     def read(self, sentences: Sequence[Words]) -> WordsOfBatch:
         """Give the words of a batch."""
+        if isinstance(sentences, SentencesReadAhead):
+            return sentences.words_of_batch()
+        with self._lock:
+            text = self._read(self._find(sentences))
+        return _as_batch(text.vectors, text.tokens, text.cut)
+
+    def read_ahead(self, sentences: Sequence[Words]) -> Sequence[Words]:
+        """Look the words of many sentences up, so that `read` of some of them need not.
+
+        Args:
+            sentences: Lists of what should be words, which is found out here.
+
+        Returns:
+            The sentences; as they were where they have too many distinct words.
+        """
         with self._lock:
             slots = self._find(sentences)
-            new_words = self._slots.take_new()
-            try:
-                new = self._obtain(new_words)
-            except BaseException:  # such as too little memory: the words are as unknown as before
-                self._slots.drop(new_words)
-                raise
-            distinct, tokens = _renumber(slots, self._capacity + len(new_words))
-            known = distinct[: len(distinct) - len(new_words)]
-            cut = np.array([self._is_cut(word) for word in new_words], dtype=bool)
-            n_cut = int(np.count_nonzero(np.concatenate([self._cut[known], cut])[tokens]))
-            vectors = self._table.index_select(0, send(known, self._device))
-            if new_words:
-                vectors = torch.cat([vectors, new])
-            self._batch += 1
-            self._used[known] = self._batch
-            self._remember(new_words, new, cut)
-        return WordsOfBatch(vectors, send(tokens, self._device), n_cut)
+            limit = min(self._capacity, _MOST_AHEAD)
+            if self._slots.n_new > limit or len(_distinct(slots, self._limit())) > limit:
+                self._slots.drop(self._slots.take_new())
+                return sentences
+            text = self._read(slots)
+        sizes = _sizes(sentences)
+        return SentencesReadAhead(sentences, text, np.cumsum(sizes) - sizes)
+
+    def _limit(self) -> int:
+        """Give a bound of the numbers of words: slots, then new ones."""
+        return self._capacity + self._slots.n_new
+
+    def _read(self, slots: Numbers) -> _Text:
+        """Give the words at slots `(n,)`, new ones among them, and remember those."""
+        limit = self._limit()
+        new_words = self._slots.take_new()
+        try:
+            new = self._obtain(new_words)
+        except BaseException:  # such as too little memory: the words are as unknown as before
+            self._slots.drop(new_words)
+            raise
+        distinct, tokens = _renumber(slots, limit)
+        known = distinct[: len(distinct) - len(new_words)]
+        new_cut = np.array([self._is_cut(word) for word in new_words], dtype=bool)
+        cut = np.concatenate([self._cut[known], new_cut])
+        vectors = self._table.index_select(0, send(known, self._device))
+        if new_words:
+            vectors = torch.cat([vectors, new])
+        self._batch += 1
+        self._used[known] = self._batch
+        self._remember(new_words, new, new_cut)
+        return _Text(vectors, tokens, cut)
 
     def _find(self, sentences: Sequence[Words]) -> Numbers:
-        """Give the slot of every word, new words included, `(n,)`."""
+        """Give the slot of every word, new words included, `(n,)`; say what is not a word."""
         n = sum(map(len, sentences))
         words = chain.from_iterable(sentences)
-        return np.fromiter(map(self._slots.__getitem__, words), dtype=np.int64, count=n)
+        try:
+            slots = np.fromiter(map(self._slots.__getitem__, words), dtype=np.int64, count=n)
+        except (InputError, TypeError):  # not a string; the latter: nothing that can be a key
+            self._slots.drop(self._slots.take_new())
+            for _ in checked_sentences(sentences):  # names the place
+                pass
+            raise
+        return slots
 
     def _obtain(self, words: Sequence[str]) -> Tensor:
         """Read or compute the vectors of new words."""
@@ -133,7 +177,7 @@ class DeviceWordVectors:
             vectors[send(places.copy(), self._device)] = read
         return vectors
 
-    def _remember(self, words: Sequence[str], vectors: Tensor, cut: npt.NDArray[np.bool_]) -> None:
+    def _remember(self, words: Sequence[str], vectors: Tensor, cut: Flags) -> None:
         """Keep new words as far as there is room; see `_room_for`."""
         if not words:
             return
@@ -166,6 +210,64 @@ class DeviceWordVectors:
         return np.concatenate([empty, oldest])
 
 
+class SentencesReadAhead(list[Words]):
+    """Sentences whose words have been looked up; a list, because lists are walked fastest.
+
+    Args:
+        sentences: The sentences.
+        text: The words of all sentences of the call.
+        starts: Where in it the words of each of these sentences begin, `(sentences,)`.
+    """
+
+    def __init__(self, sentences: Iterable[Words], text: _Text, starts: Numbers) -> None:
+        super().__init__(sentences)
+        self._text = text
+        self._starts = starts
+
+    @overload
+    def __getitem__(self, place: SupportsIndex) -> Words: ...
+    @overload
+    def __getitem__(self, place: slice) -> SentencesReadAhead: ...
+    def __getitem__(self, place: SupportsIndex | slice) -> Words | SentencesReadAhead:
+        if isinstance(place, slice):
+            found = super().__getitem__(place)
+            return SentencesReadAhead(found, self._text, self._starts[place])
+        return super().__getitem__(place)
+
+    def take(self, numbers: Sequence[int]) -> SentencesReadAhead:
+        """Give some of the sentences."""
+        starts = self._starts[np.asarray(numbers, dtype=np.int64)]
+        return SentencesReadAhead(map(super().__getitem__, numbers), self._text, starts)
+
+    def words_of_batch(self) -> WordsOfBatch:
+        """Give the words of these sentences."""
+        text = self._text
+        row, place = ragged_positions(_sizes(self))
+        distinct, tokens = _renumber(text.tokens[self._starts[row] + place], len(text.vectors))
+        vectors = text.vectors.index_select(0, send(distinct, text.vectors.device))
+        return _as_batch(vectors, tokens, text.cut[distinct])
+
+
+class _Text(NamedTuple):
+    """The words of some sentences."""
+
+    vectors: Tensor
+    """Vectors of the distinct words, on a device, `(m, dim)`."""
+    tokens: Numbers
+    """Which of them stands at each place, one sentence after another, `(n,)`."""
+    cut: Flags
+    """Which of them are longer than the model reads, `(m,)`."""
+
+
+def _sizes(sentences: Sequence[Words]) -> Numbers:
+    return np.fromiter(map(len, sentences), dtype=np.int64, count=len(sentences))
+
+
+def _as_batch(vectors: Tensor, tokens: Numbers, cut: Flags) -> WordsOfBatch:
+    n_cut = int(np.count_nonzero(cut[tokens])) if cut.any() else 0
+    return WordsOfBatch(vectors, send(tokens, vectors.device), n_cut)
+
+
 class _Slots(dict[str, int]):
     """Slots by word. A word that is not there gets a number above all slots and counts as new.
 
@@ -179,9 +281,16 @@ class _Slots(dict[str, int]):
         self._new: list[str] = []
 
     def __missing__(self, word: str) -> int:
+        if not isinstance(word, str):  # here, not for every word: known ones are strings
+            raise InputError(f"received {word!r}, expected a word")
         number = self[word] = self._capacity + len(self._new)
         self._new.append(word)
         return number
+
+    @property
+    def n_new(self) -> int:
+        """How many words were new since `take_new`."""
+        return len(self._new)
 
     def take_new(self) -> list[str]:
         """Give the words that were new since the last time."""
@@ -201,13 +310,24 @@ def _renumber(numbers: Numbers, limit: int) -> tuple[Numbers, Numbers]:
         numbers: Each from 0 to `limit - 1`.
         limit: Bound of the numbers.
     """
-    if 8 * len(numbers) < limit:
+    if _are_few(numbers, limit):
         distinct, inverse = np.unique(numbers, return_inverse=True)
         return distinct, inverse
-    # Without sorting: a tenth of the time.
-    seen = np.zeros(limit, dtype=bool)
-    seen[numbers] = True
-    distinct = np.flatnonzero(seen)
+    distinct = _distinct(numbers, limit)
     places = np.empty(limit, dtype=np.int64)
     places[distinct] = np.arange(len(distinct))
     return distinct, places[numbers]
+
+
+def _distinct(numbers: Numbers, limit: int) -> Numbers:
+    """Give the distinct numbers, sorted."""
+    if _are_few(numbers, limit):
+        return np.unique(numbers)
+    # Without sorting: a tenth of the time.
+    seen = np.zeros(limit, dtype=bool)
+    seen[numbers] = True
+    return np.flatnonzero(seen)
+
+
+def _are_few(numbers: Numbers, limit: int) -> bool:
+    return 8 * len(numbers) < limit

@@ -31,7 +31,13 @@ from elmo.models import HubOptions, open_model
 from elmo.packed import PackedBiLM
 from elmo.pipeline import Pipeline, windows
 from elmo.selection import mix_layers, select_layers
-from elmo.sentences import Words, checked_sentences, listed_sentences, tokenized_texts
+from elmo.sentences import (
+    Words,
+    checked_sentences,
+    collector_paused,
+    listed_sentences,
+    tokenized_texts,
+)
 from elmo.settings import (
     Layers,
     ModelFormat,
@@ -314,10 +320,10 @@ class ELMo:
         """
         if dtype not in get_args(OutputDtype):
             raise ConfigError(f"dtype is {dtype!r}, expected one of {get_args(OutputDtype)}")
-        given = listed_sentences(sentences)
+        given = listed_sentences(sentences, self._pipeline.checks_words(state))
         selection = select_layers(layers, self.config)
         results: list[Any] = [None] * len(given)
-        with _progress_bar(show_progress_bar, sum(map(len, given))) as bar:
+        with collector_paused(), _progress_bar(show_progress_bar, sum(map(len, given))) as bar:
             batches = self._pipeline.batches(given, selection, state, batch_size, batch_tokens)
             deliver = deliver_tensors if convert_to_tensor else deliver_arrays
             for batch, vectors in deliver(batches, dtype):

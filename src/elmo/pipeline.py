@@ -19,7 +19,7 @@ from elmo.bilm import BiLM, CarriedState, State, WordIds, zero_state
 from elmo.burn_in import BURN_IN_SENTENCES
 from elmo.characters import BEGIN_SENTENCE, END_SENTENCE
 from elmo.delivery import EmbeddedBatch, deliver_tensors
-from elmo.device_words import DeviceWordVectors, WordsOfBatch
+from elmo.device_words import DeviceWordVectors, SentencesReadAhead, WordsOfBatch
 from elmo.devices import free_memory, is_out_of_memory, send
 from elmo.errors import ConfigError, ElmoError
 from elmo.fused import FusedBiLM
@@ -135,16 +135,21 @@ class Pipeline:
             yield from self._carried_batches(sentences, selection, self.carry_rows(batch_size))
             return
         start = self._start(policy)
+        sentences = self._read_ahead(sentences)
         lengths = list(map(len, sentences))
         empty = [number for number, length in enumerate(lengths) if not length]
         if empty:
             yield EmbeddedBatch(empty, [0] * len(empty), self._nothing(selection))
         limits = self.batch_tokens(batch_tokens), self._max_rows(batch_size)
         for numbers in plan_batches(lengths, *limits):
-            chosen = [sentences[number] for number in numbers if lengths[number]]
+            chosen = _take(sentences, [number for number in numbers if lengths[number]])
             rows = start.repeat(len(chosen))
             for part, vectors, _ in self._pieces(chosen, rows, selection, selection.depth):
                 yield EmbeddedBatch(numbers[part], list(map(len, chosen[part])), vectors)
+
+    def checks_words(self, policy: StatePolicy) -> bool:
+        """Tell whether `batches` itself finds out what is not a word."""
+        return isinstance(self.words, DeviceWordVectors) and policy != "carry"
 
     def compute_words(self, words: Sequence[str]) -> Tensor:
         """Compute the context-free vectors `(len(words), projection_dim)` of words, on the CPU."""
@@ -283,6 +288,18 @@ class Pipeline:
         n_cut = sum(word in cut for sentence in sentences for word in sentence) if cut else 0
         return WordsOfBatch(self.words.lookup(list(places)), torch.tensor(tokens), n_cut)
 
+    def _read_ahead(self, sentences: Sequence[Words]) -> Sequence[Words]:
+        """Look the words of all sentences up where that pays, on a GPU, if its memory is enough."""
+        if not isinstance(self.words, DeviceWordVectors):
+            return sentences
+        try:
+            return self.words.read_ahead(sentences)
+        except RuntimeError as error:
+            if not is_out_of_memory(error):
+                raise
+        torch.cuda.empty_cache()
+        return sentences
+
     def _nothing(self, selection: Selection) -> Tensor:
         """Give the vectors of a sentence without words."""
         empty = torch.empty(0, self.config.output_dim, device=self.device)
@@ -373,6 +390,12 @@ def _positive(name: str, asked: int | None) -> int | None:
     if asked is not None and (not whole or asked < 1):
         raise ConfigError(f"{name} is {asked!r}, expected a whole number of at least 1")
     return asked
+
+
+def _take(sentences: Sequence[Words], numbers: Sequence[int]) -> Sequence[Words]:
+    if isinstance(sentences, SentencesReadAhead):
+        return sentences.take(numbers)
+    return [sentences[number] for number in numbers]
 
 
 def _bounded(sentence: Sequence[str]) -> Words:

@@ -35,11 +35,18 @@ def checked_sentences(sentences: Iterable[Iterable[str]]) -> Iterator[Words]:
         yield _checked_words(sentence, f"sentence {number}")
 
 
-def listed_sentences(sentences: Iterable[Iterable[str]]) -> list[Words]:
-    """Do as `checked_sentences`, all at once; millions of words in no time if they are in lists."""
+def listed_sentences(
+    sentences: Iterable[Iterable[str]], words_are_checked_later: bool = False
+) -> list[Words]:
+    """Do as `checked_sentences`, all at once; millions of words in no time if they are in lists.
+
+    Args:
+        sentences: See `checked_sentences`.
+        words_are_checked_later: Whether what stands in a list is taken for words.
+    """
     if isinstance(sentences, list | tuple) and set(map(type, sentences)) <= {list}:
         listed: list[Words] = list(sentences)
-        if set(map(type, chain.from_iterable(listed))) <= {str}:
+        if words_are_checked_later or set(map(type, chain.from_iterable(listed))) <= {str}:
             return listed
     return list(checked_sentences(sentences))
 
