@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from elmo.cli import main as elmo
-from elmo.models import DEFAULT_MODEL, is_untrained
+from elmo.models import default_model, is_untrained
 
 SENTENCES = Path(__file__).with_name("sentences.txt")
 VECTORS = Path("build/demo.hdf5")
@@ -74,7 +74,7 @@ def main() -> int:
         print(f"{'':<9}{'':<{9 * n_layers}}   {' '.join(sentences[second])}")
     if is_untrained(model):
         print(
-            f"\nNote: {model or DEFAULT_MODEL} is a small model with RANDOM weights, so these "
+            f"\nNote: {model or default_model()} is a small model with RANDOM weights, so these "
             "vectors differ by context but mean nothing yet."
         )
     return 0

@@ -18,7 +18,14 @@ from cyclopts import CycloptsError
 
 from elmo.commands import bench, language, models, prepare, train
 from elmo.commands.base import DONE, REFUSED, STOPPED, app, say
-from elmo.errors import DivergedError, ElmoError, ElmoWarning, OutputError, OutputExistsError
+from elmo.errors import (
+    DivergedError,
+    DownloadError,
+    ElmoError,
+    ElmoWarning,
+    OutputError,
+    OutputExistsError,
+)
 
 __all__ = ["app", "bench", "language", "main", "models", "prepare", "train"]
 
@@ -40,7 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except OutputExistsError as error:
         say(f"error: {error}")
         return REFUSED
-    except (OutputError, DivergedError) as error:
+    except (OutputError, DivergedError, DownloadError) as error:
         say(f"error: {error}")
         return STOPPED
     except ElmoError as error:

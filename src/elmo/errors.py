@@ -34,6 +34,10 @@ class OutputError(ElmoError, OSError):
     """An output that cannot be written on: no space left, not ours, or made with other settings."""
 
 
+class DownloadError(ElmoError, ConnectionError):
+    """A download that stopped half-way; what arrived is kept, and the next try goes on there."""
+
+
 class DivergedError(ElmoError, ArithmeticError):
     """A training run whose loss is no number any more."""
 

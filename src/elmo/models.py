@@ -1,4 +1,4 @@
-"""Names of models: folders, files, the Hugging Face Hub, and what comes with the package."""
+"""Names of models: folders, files, what comes with the package, published ones, and the Hub."""
 
 from __future__ import annotations
 
@@ -11,10 +11,14 @@ from elmo.bilm import random_bilm
 from elmo.checkpoint import Checkpoint, load_checkpoint
 from elmo.config import ElmoConfig, Preset
 from elmo.errors import ConfigError, ElmoWarning, MissingFileError
+from elmo.model_cache import is_offline, network_options, obtain
 from elmo.model_files import CHARACTERS_FILE, ModelFiles, find_model, name_files
+from elmo.registry import bundled_models, find_published, similar_names
 
-DEFAULT_MODEL = "random-small"
-"""What is loaded when nobody names a model. Until trained weights ship, it is an untrained one."""
+DEFAULT_MODEL = "small-en"
+"""What is loaded when nobody names a model."""
+
+_WITHOUT_IT = "random-small"  # an installation that lost the trained one
 
 _RANDOM = "random-"
 _HUB_FILES = ["config.json", "*.safetensors", "*options*.json", "*.hdf5", "*.h5", "vocab*.txt*"]
@@ -23,7 +27,10 @@ _HUB_FILES += [CHARACTERS_FILE]
 
 @dataclass(frozen=True, kw_only=True)
 class HubOptions:
-    """Where and how the Hub is asked; the names are those of `transformers`."""
+    """Where and how models are downloaded; the names are those of `transformers`.
+
+    `revision` and `token` are for the Hub alone.
+    """
 
     revision: str | None = None
     cache_dir: str | Path | None = None
@@ -41,25 +48,32 @@ def open_model(
     """Read a model, wherever it is.
 
     Args:
-        name: A folder, a weights file, a repository of the Hub such as `someone/elmo-small`, or
-            `random-` and the name of a preset (`random-small`) for an untrained model of that
-            size; the default model if None.
+        name: A folder, a weights file, a model that comes with the package (`small-en`), a
+            published one by its short name (`original`; see `elmo models`), a repository of the
+            Hub such as `someone/elmo-small`, or `random-` and the name of a preset
+            (`random-small`) for an untrained model of that size; the default model if None. What
+            exists on the disk goes first.
         options: Instead of a name: an `options.json`, together with `weights`.
         weights: Instead of a name: a `weights.hdf5`, together with `options`.
-        hub: How the Hub is asked.
+        hub: How models are downloaded.
     """
     if options is not None or weights is not None:
-        return load_checkpoint(_explicit_pair(name, options, weights))
+        return load_checkpoint(_explicit_pair(name, options, weights), lazily=True)
     if name is None:
-        name = DEFAULT_MODEL
+        name = default_model()
     if isinstance(name, str) and name.startswith(_RANDOM) and not Path(name).exists():
         return _untrained(name)
-    return load_checkpoint(find_model(_folder(name, hub or HubOptions())))
+    return load_checkpoint(find_model(find_folder(name, hub)), lazily=True)
+
+
+def default_model() -> str:
+    """Give the name of the model that is loaded when nobody names one."""
+    return DEFAULT_MODEL if DEFAULT_MODEL in bundled_models() else _WITHOUT_IT
 
 
 def is_untrained(name: str | Path | None) -> bool:
     """Tell whether a name stands for a model with random weights."""
-    return str(name or DEFAULT_MODEL).startswith(_RANDOM)
+    return str(name or default_model()).startswith(_RANDOM)
 
 
 def _explicit_pair(
@@ -80,23 +94,41 @@ def _untrained(name: str) -> Checkpoint:
         raise MissingFileError(f"no model {name!r}; untrained models are {names}")
     warnings.warn(
         f"{name!r} has random weights: its vectors have no meaning. "
-        "Name a model folder or a repository of the Hub to embed for real.",
+        "Name a model that 'elmo models' lists, a folder or a repository of the Hub to embed for "
+        "real.",
         ElmoWarning,
         stacklevel=4,
     )
     return random_bilm(ElmoConfig.preset(preset)).to_checkpoint()  # type: ignore[arg-type]
 
 
-def _folder(name: str | Path, hub: HubOptions) -> Path:
+def find_folder(name: str | Path, hub: HubOptions | None = None) -> Path:
+    """Give the folder or file that a name stands for; downloads it if need be."""
+    hub = hub or HubOptions()
     path = Path(name)
     if path.exists():
         return path
-    if isinstance(name, Path) or not _is_repository(name):
-        raise MissingFileError(
-            f"no such model folder or file: {name}. Give a folder with config.json and "
-            "model.safetensors, or with options.json and weights.hdf5"
-        )
-    return _download(name, hub)
+    if isinstance(name, str):
+        bundled = bundled_models().get(name)
+        if bundled is not None:
+            return bundled
+        published = find_published(name)
+        if published is not None:
+            options = network_options(hub.local_files_only, hub.force_download)
+            return obtain(published, hub.cache_dir, options)
+        if _is_repository(name):
+            return _download(name, hub)
+    raise MissingFileError(f"no such model folder or file: {name}. {_advice(str(name))}")
+
+
+def _advice(name: str) -> str:
+    similar = similar_names(name)
+    if similar and "/" not in name:
+        return f"Did you mean {' or '.join(similar)}? 'elmo models' lists all names"
+    return (
+        "Give a folder with config.json and model.safetensors, or with options.json and "
+        "weights.hdf5, or a name that 'elmo models' lists"
+    )
 
 
 def _is_repository(name: str) -> bool:
@@ -113,7 +145,7 @@ def _download(name: str, hub: HubOptions) -> Path:
             revision=hub.revision,
             cache_dir=hub.cache_dir,
             token=hub.token,
-            local_files_only=hub.local_files_only,
+            local_files_only=hub.local_files_only or is_offline(),
             force_download=hub.force_download,
             allow_patterns=_HUB_FILES,
         )
