@@ -1,0 +1,1 @@
+"""How predictions are measured: the yardsticks of each task's field."""

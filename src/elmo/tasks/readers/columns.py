@@ -1,0 +1,110 @@
+"""Words and tags in columns, a word on each line, a blank line between sentences.
+
+CoNLL-2003 (`EU NNP B-NP B-ORG`), WNUT-17 (`word<TAB>tag`) and their many relatives. Columns are
+parted by tabs where a line has any, else by white space. `-DOCSTART-` lines are no sentences, and
+lines that begin with `#` above a sentence and do not look like its words are comments.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from elmo.tasks.readers.examples import TaggedSentence
+from elmo.tasks.readers.files import Line, Remarks, blocks, not_empty, place, problem
+from elmo.tasks.tag_schemes import irregular_places, is_span_tag, scheme_of, spans_of, to_iob2
+
+_DOCUMENT = "-DOCSTART-"
+
+
+def read_columns(
+    path: Path, *, word_column: int = 0, tag_column: int = -1, encoding: str = "utf-8"
+) -> list[TaggedSentence]:
+    """Read sentences of words and tags.
+
+    Spans are given in IOB2 whether the file has IOB1, IOB2, BIOES or BILOU. Tags that are no spans
+    (parts of speech) stay as they are.
+
+    Args:
+        path: A file, packed or not.
+        word_column: Column of the words, from 0; negative numbers count from the right.
+        tag_column: Column of the tags.
+        encoding: Of the file.
+    """
+    remarks = Remarks(path)
+    rows = [_columns(path, block) for block in blocks(path, encoding)]
+    found = [
+        _sentence(path, block, word_column, tag_column)
+        for block in rows
+        if block and block[0][1][0] != _DOCUMENT
+    ]
+    sentences = _normalised(found, remarks)
+    remarks.tell()
+    return not_empty([sentence for _, sentence in sentences], path, "words with tags")
+
+
+_Row = tuple[int, list[str]]
+
+
+def _columns(path: Path, block: list[Line]) -> list[_Row]:
+    """Split the lines of a sentence into columns; comments are left out."""
+    rows = [(line.number, _split(line.text)) for line in block]
+    width = len(rows[-1][1])
+    while len(rows) > 1 and _is_comment(rows[0][1], [columns for _, columns in rows[1:]]):
+        rows = rows[1:]
+    for number, columns in rows:
+        if len(columns) != width:
+            raise problem(
+                path,
+                number,
+                f"{len(columns)} columns, expected {width} as in the rest of the sentence",
+            )
+    return rows
+
+
+def _is_comment(columns: list[str], rest: list[list[str]]) -> bool:
+    """Tell whether the first line above others is none of them: `# id 7 domain=en`."""
+    if not columns[0].startswith("#"):
+        return False
+    if len(columns) != len(rest[-1]):
+        return True
+    return is_span_tag(rest[-1][-1]) and not is_span_tag(columns[-1])
+
+
+def _split(text: str) -> list[str]:
+    return [cell.strip() for cell in text.split("\t")] if "\t" in text else text.split()
+
+
+def _sentence(
+    path: Path, rows: list[_Row], word_column: int, tag_column: int
+) -> tuple[list[int], TaggedSentence]:
+    numbers = [number for number, _ in rows]
+    width = len(rows[0][1])
+    if width < 2:
+        raise problem(path, numbers[0], f"one column ({rows[0][1][0]!r}), expected words and tags")
+    for column in (word_column, tag_column):
+        if not -width <= column < width:
+            raise problem(path, numbers[0], f"no column {column}: the line has {width}")
+    words = [columns[word_column] for _, columns in rows]
+    tags = [columns[tag_column] for _, columns in rows]
+    for number, word, tag in zip(numbers, words, tags, strict=True):
+        if not word or not tag:
+            raise problem(path, number, "an empty word or tag")
+    return numbers, TaggedSentence(words, tags, place(path, numbers[0]))
+
+
+def _normalised(
+    found: list[tuple[list[int], TaggedSentence]], remarks: Remarks
+) -> list[tuple[list[int], TaggedSentence]]:
+    """Give spans as IOB2, and remark on tags that go on with nothing."""
+    scheme = scheme_of(sentence.tags or [] for _, sentence in found)
+    if scheme == "labels":
+        return found
+    normalised = []
+    for numbers, sentence in found:
+        tags = sentence.tags or []
+        if scheme != "iob1":
+            for k in irregular_places(tags):
+                remarks.add("tags go on with a span that is not there; they begin one", numbers[k])
+        tags = to_iob2(spans_of(tags), len(tags))
+        normalised.append((numbers, TaggedSentence(sentence.words, tags, sentence.place)))
+    return normalised

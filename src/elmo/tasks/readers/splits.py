@@ -1,0 +1,226 @@
+"""Data sets that come in one piece, or without a training part, cut into train, dev and test.
+
+Each function reads the published files, packed or not, and writes `train`, `dev` and `test` into a
+folder, in the formats that the readers read. The same files give the same parts, byte for byte:
+what is drawn is drawn with a fixed seed, by groups that belong together (pairs of a premise,
+questions of an article), so that no part knows another one's texts.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import shutil
+from collections.abc import Callable, Iterable, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from elmo.errors import InputError, MissingFileError
+from elmo.tasks.readers.coreference import find_documents
+from elmo.tasks.readers.files import json_lines, numbered_lines
+from elmo.text import COMPRESSED, TextFile, open_bytes
+
+TUNED_PAIRS = 1_000
+"""Pairs of SNLI's dev set that are held out."""
+TUNED_ARTICLES = 0.05
+"""Share of SQuAD's training articles that is held out."""
+TUNED_QUESTIONS = 0.1
+"""Share of TREC's training questions that is held out."""
+_AGNEWS_PARTS = (0.8, 0.1, 0.1)
+_LITBANK_PARTS = (80, 10, 10)
+
+
+class Parts(NamedTuple):
+    """The files of a data set that was cut."""
+
+    train: Path
+    dev: Path
+    test: Path
+
+
+def split_snli(source: Path, out: Path) -> Parts:
+    """Make a small training set of SNLI, whose own one is not needed.
+
+    Train: SNLI's dev set without `TUNED_PAIRS` pairs, and the counterfactual `cad-train`, without
+    pairs whose premise is in test or in the pairs held out. Dev: the pairs held out. Test: SNLI's.
+
+    Args:
+        source: A folder with `snli_1.0_dev.jsonl`, `snli_1.0_test.jsonl` and `cad-train.tsv`.
+        out: Where `train.jsonl`, `dev.jsonl` and `test.jsonl` are written to.
+    """
+    given = _pairs_of_lines(_find(source, "snli_1.0_dev.jsonl"))
+    test = _pairs_of_lines(_find(source, "snli_1.0_test.jsonl"))
+    groups = _grouped(given, lambda pair: _key(pair["sentence1"]))
+    dev = _drawn(groups, TUNED_PAIRS)
+    known = {_key(pair["sentence1"]) for pair in (*dev, *test)}
+    more = _pairs_of_table(_find(source, "cad-train.tsv"))
+    train = [pair for pair in (*given, *more) if _key(pair["sentence1"]) not in known]
+    return _write_parts(out, ".jsonl", [train, dev, test], _as_json_lines)
+
+
+def split_squad(source: Path, out: Path) -> Parts:
+    """Hold articles of SQuAD's training set out for tuning; its dev set becomes test.
+
+    Args:
+        source: A folder with `train-v1.1*.json` and `dev-v1.1*.json`.
+        out: Where `train.json`, `dev.json` and `test.json` are written to.
+    """
+    content = _json(_find(source, "train-v1.1*.json"))
+    articles = content["data"]
+    order = np.random.default_rng(0).permutation(len(articles))
+    tuned = set(order[: max(1, round(TUNED_ARTICLES * len(articles)))].tolist())
+    parts = [
+        {**content, "data": [a for k, a in enumerate(articles) if (k in tuned) == held]}
+        for held in (False, True)
+    ]
+    test = _json(_find(source, "dev-v1.1*.json"))
+    return _write_parts(out, ".json", [*parts, test], lambda part: json.dumps(part) + "\n")
+
+
+def split_litbank(source: Path, out: Path) -> Parts:
+    """Cut LitBank by document, sorted by name: the first 80, the next 10, the last 10.
+
+    Args:
+        source: A folder with 100 files `*.conll`.
+        out: Where `train.conll`, `dev.conll` and `test.conll` are written to.
+    """
+    files = find_documents(source)
+    if len(files) != sum(_LITBANK_PARTS):
+        raise InputError(f"{source}: {len(files)} documents, expected {sum(_LITBANK_PARTS)}")
+    parts = _cut(files, _LITBANK_PARTS)
+    return _write_parts(out, ".conll", parts, lambda part: "".join(map(_text, part)))
+
+
+def split_agnews(source: Path, out: Path) -> Parts:
+    """Cut AG News, which is one file here, at random: 80, 10 and 10 %.
+
+    Args:
+        source: A folder with one file `*.csv` whose first line has the names of the columns.
+        out: Where `train.csv`, `dev.csv` and `test.csv` are written to.
+    """
+    text = _text(_find(source, "*.csv"))
+    header, *rows = list(csv.reader(text.splitlines(keepends=True)))
+    order = np.random.default_rng(0).permutation(len(rows)).tolist()
+    sizes = [round(share * len(rows)) for share in _AGNEWS_PARTS[:2]]
+    parts = _cut([rows[k] for k in order], (*sizes, len(rows) - sum(sizes)))
+    return _write_parts(out, ".csv", parts, lambda part: _as_csv([header, *part]))
+
+
+def split_trec(source: Path, out: Path) -> Parts:
+    """Hold a tenth of TREC's training questions out; write tsv in UTF-8.
+
+    Args:
+        source: A folder with `TREC.train.all` and `TREC.test.all`, in Latin-1.
+        out: Where `train.tsv`, `dev.tsv` and `test.tsv` are written to.
+    """
+    given = [
+        [
+            tuple(line.split(maxsplit=1))
+            for _, line in numbered_lines(_find(source, name), "latin-1")
+        ]
+        for name in ("TREC.train.all", "TREC.test.all")
+    ]
+    order = np.random.default_rng(0).permutation(len(given[0])).tolist()
+    n_dev = round(TUNED_QUESTIONS * len(order))
+    dev, train = ([given[0][k] for k in sorted(part)] for part in (order[:n_dev], order[n_dev:]))
+    parts = [[("label", "text"), *part] for part in (train, dev, given[1])]
+    return _write_parts(out, ".tsv", parts, lambda part: "".join("\t".join(r) + "\n" for r in part))
+
+
+SPLITS: dict[str, Callable[[Path, Path], Parts]] = {
+    "snli": split_snli,
+    "squad": split_squad,
+    "litbank_coref": split_litbank,
+    "agnews": split_agnews,
+    "trec": split_trec,
+}
+"""What each folder of task data needs."""
+
+
+def _find(folder: Path, pattern: str) -> Path:
+    found = [
+        path
+        for suffix in ("", *COMPRESSED)
+        for path in sorted(folder.glob(f"{pattern}{suffix}"))
+        if path.is_file()
+    ]
+    if not found:
+        raise MissingFileError(f"{folder} has no file {pattern} (it may be compressed)")
+    return found[0]
+
+
+def _text(path: Path) -> str:
+    with TextFile(path) as lines:
+        return "".join(f"{line}\n" for line in lines)
+
+
+def _json(path: Path) -> Any:
+    content, stored = open_bytes(path)
+    with stored:
+        return json.loads(content.read())
+
+
+def _pairs_of_lines(path: Path) -> list[dict[str, Any]]:
+    keys = ("sentence1", "sentence2", "gold_label")
+    return [{key: record[key] for key in keys} for _, record in json_lines(path)]
+
+
+def _pairs_of_table(path: Path) -> list[dict[str, Any]]:
+    header, *rows = [text.split("\t") for _, text in numbered_lines(path) if text.strip()]
+    return [dict(zip(header, row, strict=True)) for row in rows]
+
+
+def _key(text: str) -> str:
+    """Give what two premises have in common that differ in white space, case or a full stop."""
+    return " ".join(text.lower().split()).rstrip(" .")
+
+
+def _grouped(items: Iterable[Any], key: Callable[[Any], str]) -> list[list[Any]]:
+    groups: dict[str, list[Any]] = {}
+    for item in items:
+        groups.setdefault(key(item), []).append(item)
+    return list(groups.values())
+
+
+def _drawn(groups: Sequence[list[Any]], count: int) -> list[Any]:
+    """Draw groups until there are so many items, at least."""
+    chosen: list[Any] = []
+    for k in np.random.default_rng(0).permutation(len(groups)).tolist():
+        if len(chosen) >= count:
+            break
+        chosen += groups[k]
+    return chosen
+
+
+def _cut(items: Sequence[Any], sizes: Sequence[int]) -> list[Sequence[Any]]:
+    ends = np.cumsum([0, *sizes]).tolist()
+    return [items[start:end] for start, end in pairwise(ends)]
+
+
+def _as_json_lines(records: Iterable[dict[str, Any]]) -> str:
+    return "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records)
+
+
+def _as_csv(rows: Iterable[Sequence[str]]) -> str:
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(rows)
+    return text.getvalue()
+
+
+def _write_parts(
+    out: Path, suffix: str, parts: Sequence[Any], as_text: Callable[[Any], str]
+) -> Parts:
+    """Write the three files, each whole or not at all."""
+    out.mkdir(parents=True, exist_ok=True)
+    written = []
+    for name, part in zip(Parts._fields, parts, strict=True):
+        path = out / f"{name}{suffix}"
+        unfinished = path.with_name(f"{path.name}.part")
+        unfinished.write_text(as_text(part), encoding="utf-8")
+        shutil.move(unfinished, path)
+        written.append(path)
+    return Parts(*written)
