@@ -64,22 +64,39 @@ LEVELS = [
     {"tasks.metrics.labels", "tasks.metrics.entities", "tasks.metrics.roles"},
     {"tasks.metrics.answers", "tasks.metrics.clusters"},
     {"tasks.base"},
+    {"analysis.probe", "analysis.treebank"},
     {"benchmark.bench_settings", "benchmark.tables", "benchmark.corpus", "benchmark.timing"},
     {"benchmark.machine", "benchmark.costs", "benchmark.peaks", "benchmark.peers"},
-    {"benchmark.weights", "benchmark.reference", "benchmark.treebank", "benchmark.probe"},
+    {"benchmark.weights", "benchmark.reference"},
     {"benchmark.systems"},
     {"benchmark.memory"},
     {"benchmark.report"},
     {"benchmark.contest", "benchmark.render"},
     {"benchmark.speed", "benchmark.scaling", "benchmark.exactness"},
     {"benchmark.scaling_report", "benchmark.exactness_report"},
+    {"analysis.analysis_settings", "analysis.geometry", "analysis.sampling", "analysis.stop_words"},
+    {"analysis.intervals", "analysis.clusters", "analysis.projection", "analysis.report_files"},
+    {"analysis.passages", "analysis.word_index"},
+    {"analysis.word_means", "analysis.faiss_search", "analysis.neighbors"},
+    {"analysis.contextuality", "analysis.senses"},
+    {"analysis.contextuality_report", "analysis.senses_page"},
     {"commands.base"},
     {"commands.models", "commands.registry", "commands.language"},
     {"commands.prepare", "commands.train", "commands.bench"},
     {"cli"},
     {"__main__"},
 ]
-EXTRAS = ("pyarrow", "spacy", "rjieba", "backports.zstd", "matplotlib", "tensorboard", "triton")
+EXTRAS = (
+    "pyarrow",
+    "spacy",
+    "rjieba",
+    "backports.zstd",
+    "matplotlib",
+    "sklearn",
+    "faiss",
+    "tensorboard",
+    "triton",
+)
 
 
 def module_names():
@@ -133,7 +150,8 @@ def test_importing_the_package_does_not_import_torch():
 def test_the_help_of_every_command_comes_without_torch():
     code = (
         "import sys; from elmo.cli import main\n"
-        "commands = 'embed info models convert cache prepare train finetune perplexity score'\n"
+        "commands = 'embed info models convert cache prepare train finetune perplexity score '\n"
+        "commands += 'bench'\n"
         "for command in ([], *([name] for name in commands.split())):\n"
         "    assert main([*command, '--help']) == 0\n"
         "assert 'torch' not in sys.modules and 'h5py' not in sys.modules"

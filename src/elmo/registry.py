@@ -60,10 +60,6 @@ class PublishedModel:
         sizes = [file.size for file in self.files.values() if file.size is not None]
         return sum(sizes) or None
 
-    def search_text(self) -> str:
-        """Give what a filter of the list looks at."""
-        return f"{self.name} {self.language} {self.description} {self.format} {self.licence}"
-
 
 def _allennlp(
     name: str,

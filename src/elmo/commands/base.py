@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from cyclopts import App, Parameter
@@ -53,6 +54,16 @@ def say(text: str) -> None:
 def show(text: str) -> None:
     """Write a line of data, to standard output."""
     sys.stdout.write(f"{text}\n")
+
+
+def left_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Align columns of text on the left."""
+    lines = [header, *rows]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
+        for line in lines
+    )
 
 
 def load_model(choice: ModelChoice, settings: EmbedSettings | None = None) -> ELMo:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
 from elmo.commands.base import DONE, STOPPED, Flags, app, load_model, say, show
 from elmo.errors import ElmoError, OutputExistsError
-from elmo.settings import EmbedSettings, ModelChoice, ModelFormat
+from elmo.settings import EmbedSettings, ModelChoice, ModelFormat, OutputDtype
+
+if TYPE_CHECKING:
+    from elmo.modelcard import ModelCard
 
 _MODEL = ModelChoice()
 _EMBED = EmbedSettings()
@@ -75,12 +79,13 @@ def info(
     weights: Path | None = None,
     as_json: Annotated[bool, Parameter(name="--json")] = False,
 ) -> int:
-    """Tell what a model is: sizes, parameters, fingerprint.
+    """Tell what a model is: its card if it has one, sizes, parameters, fingerprint.
 
     Parameters
     ----------
     model
-        Folder, weights file, or repository of the Hugging Face Hub; else the default model.
+        A name that elmo models lists, folder, weights file, or repository of the Hugging Face Hub;
+        else the default model.
     options
         Instead of a model: an options.json, together with --weights.
     weights
@@ -88,12 +93,12 @@ def info(
     as_json
         As JSON, for programs.
     """
-    from elmo.models import DEFAULT_MODEL, is_untrained, open_model
+    from elmo.models import default_model, is_untrained, open_model
 
     checkpoint = open_model(model, options, weights)
     config = checkpoint.config
     facts: dict[str, Any] = {
-        "model": str(model or weights or DEFAULT_MODEL),
+        "model": str(model or weights or default_model()),
         "trained": weights is not None or not is_untrained(model),
         "parameters": sum(tensor.numel() for tensor in checkpoint.tensors.values()),
         "reads": _kind_of_input(config),
@@ -104,15 +109,49 @@ def info(
         "sha256": checkpoint.fingerprint(),
         "config": config.to_dict(),
     }
+    card, changed = _card_of(None if weights is not None else facts["model"])
     if as_json:
-        show(json.dumps(facts, indent=2))
+        if card is not None:
+            facts |= {"card": dataclasses.asdict(card), "changed_files": changed}
+        show(json.dumps(facts, indent=2, ensure_ascii=False))
         return DONE
+    if card is not None:
+        _show_card(card, changed)
     shown = {key: value for key, value in facts.items() if key != "config"} | facts["config"]
     del shown["model_type"]
     width = max(map(len, shown))
     for key, value in shown.items():
         show(f"{key:<{width}}  {f'{value:,}' if key == 'parameters' else value}")
     return DONE
+
+
+def _card_of(name: str | None) -> tuple[ModelCard | None, list[str]]:
+    """Give the card of a model, and which of its files are not what the card says."""
+    from elmo.modelcard import CARD_JSON, ModelCard
+    from elmo.models import find_folder
+
+    if name is None or name.startswith("random-"):
+        return None, []
+    folder = find_folder(name)
+    folder = folder if folder.is_dir() else folder.parent
+    if not (folder / CARD_JSON).is_file():
+        return None, []
+    card = ModelCard.read(folder / CARD_JSON)
+    return card, card.changed_files(folder)
+
+
+def _show_card(card: ModelCard, changed: list[str]) -> None:
+    for line in card.lines():
+        show(line)
+    if card.files:
+        show("")
+        show("files and their SHA-256:")
+    for name, digest in card.files.items():
+        verdict = "NOT WHAT THE CARD SAYS" if name in changed else "checked"
+        show(f"  {digest}  {name}  ({verdict})")
+    if changed:
+        say(f"note: {', '.join(changed)} changed since the card was written, or missing")
+    show("")
 
 
 @app.command
@@ -124,10 +163,12 @@ def convert(
     to: ModelFormat | None = None,
     options: Path | None = None,
     weights: Path | None = None,
+    dtype: OutputDtype = "float32",
     warm_up: Path | None = None,
+    card: Path | None = None,
     overwrite: bool = False,
 ) -> int:
-    """Convert a model to another layout, bit for bit.
+    """Convert a model to another layout, bit for bit (or rounded, see --dtype).
 
     Parameters
     ----------
@@ -138,18 +179,24 @@ def convert(
         Folder to write.
     to
         elmo: config.json + model.safetensors; hdf5: options.json + weights.hdf5. By default the
-        one that SRC is not.
+        one that SRC is not; elmo with --dtype float16 or --card.
     options
         Instead of SRC: an options.json, together with --weights.
     weights
         Instead of SRC: a weights.hdf5, together with --options.
+    dtype
+        float16 halves the files and keeps about three decimal digits of each weight (layout elmo
+        only).
     warm_up
         Tokenised text, one sentence a line, to burn in the state of --state warm; it is saved in
         the folder (layout elmo only).
+    card
+        A card.json to put beside the model, with the SHA-256 of its files filled in and a README.md
+        made from it (layout elmo only).
     overwrite
         Replace a model that is in DST already.
     """
-    from elmo.checkpoint import save_checkpoint
+    from elmo.checkpoint import in_numbers_of, save_checkpoint
     from elmo.models import open_model
 
     if weights is not None and target is None and source is not None:
@@ -157,11 +204,16 @@ def convert(
     if target is None:
         raise ElmoError("elmo convert needs SRC and DST; see elmo convert --help")
     checkpoint = open_model(source, options, weights)
-    layout = to or ("hdf5" if checkpoint.layout == "elmo" else "elmo")
+    ours = dtype == "float16" or card is not None or checkpoint.layout != "elmo"
+    layout = to or ("elmo" if ours else "hdf5")
+    described = _card_to_write(card, layout)
     _refuse_to_replace(target, overwrite)
     if warm_up is not None:
         checkpoint = _warmed(checkpoint, warm_up)
-    save_checkpoint(checkpoint, target, layout)
+    save_checkpoint(checkpoint, target, layout, dtype)
+    checkpoint = in_numbers_of(checkpoint, dtype)
+    if described is not None:
+        _write_card(described, checkpoint, target)
     if layout == "hdf5" and checkpoint.warm_state is not None:
         say("note: the layout hdf5 has no place for a warm state; it was left out")
     if layout == "hdf5" and "head.weight" in checkpoint.softmax:
@@ -234,6 +286,26 @@ def _warmed(checkpoint: Any, text: Path) -> Any:
     with TextFile(text) as file:
         model.warm_up(read_sentences(file, WhitespaceTokenizer()))
     return model.to_checkpoint()
+
+
+def _card_to_write(path: Path | None, layout: ModelFormat) -> ModelCard | None:
+    from elmo.modelcard import ModelCard
+
+    if path is None:
+        return None
+    if layout != "elmo":
+        raise ElmoError("--card goes with the layout elmo; leave --to out")
+    return ModelCard.read(path)
+
+
+def _write_card(card: ModelCard, checkpoint: Any, folder: Path) -> None:
+    from elmo.modelcard import CARD_JSON
+
+    parameters = sum(tensor.numel() for tensor in checkpoint.tensors.values())
+    card = dataclasses.replace(card, parameters=parameters).sealed(folder)
+    text = card.markdown(checkpoint.config, checkpoint.fingerprint())
+    (folder / "README.md").write_text(text, encoding="utf-8")
+    (folder / CARD_JSON).write_text(card.to_json(), encoding="utf-8")
 
 
 def _refuse_to_replace(folder: Path, overwrite: bool) -> None:
