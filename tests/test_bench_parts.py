@@ -10,12 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from elmo import ELMo, ElmoConfig
+from elmo.analysis.probe import LinearProbe
+from elmo.analysis.treebank import parse_conllu, read_treebank
 from elmo.benchmark import corpus, peers
 from elmo.benchmark.contest import Contest, Roof
 from elmo.benchmark.costs import count_costs
 from elmo.benchmark.exactness import Mode, layer_errors
 from elmo.benchmark.peaks import Peaks, measure_peaks
-from elmo.benchmark.probe import LinearProbe
 from elmo.benchmark.reference import float64_layers
 from elmo.benchmark.scaling import exponent
 from elmo.benchmark.systems import (
@@ -27,7 +28,6 @@ from elmo.benchmark.systems import (
 )
 from elmo.benchmark.tables import markdown_table, text_table
 from elmo.benchmark.timing import Contender, Spread, interleave, rates, ratios
-from elmo.benchmark.treebank import parse_conllu, read_treebank
 from elmo.benchmark.weights import (
     cache_folder,
     published_folder,

@@ -18,9 +18,10 @@ import torch
 from torch import Tensor
 
 import elmo
+from elmo.analysis.probe import LinearProbe
+from elmo.analysis.treebank import TagTask, read_tag_task
 from elmo.benchmark.bench_settings import PrecisionSettings
 from elmo.benchmark.machine import Machine, this_machine
-from elmo.benchmark.probe import LinearProbe
 from elmo.benchmark.reference import float64_layers
 from elmo.benchmark.report import require_writable
 from elmo.benchmark.systems import (
@@ -30,16 +31,12 @@ from elmo.benchmark.systems import (
     set_threads,
     usable_precisions,
 )
-from elmo.benchmark.treebank import TaggedSentence, read_treebank
 from elmo.embedder import ELMo
 from elmo.errors import ElmoWarning, InputError
 from elmo.linear import runs_natively
 from elmo.models import is_untrained, open_model
 from elmo.settings import Precision
 from elmo.text import TextFile, get_tokenizer, read_sentences
-
-_UNKNOWN = -1
-"""The label of a tag that no training sentence has."""
 
 
 @dataclass(frozen=True)
@@ -105,19 +102,6 @@ class ExactnessReport:
     probes: list[ProbeScore] = field(default_factory=list)
 
 
-@dataclass(frozen=True)
-class TagTask:
-    """The two parts of a tagging task."""
-
-    train: Sentences
-    test: Sentences
-    train_labels: Tensor
-    """Int64 `(train words,)`."""
-    test_labels: Tensor
-    """Int64 `(test words,)`; -1 for a tag that is not in training."""
-    n_labels: int
-
-
 def measure_exactness(
     model: str, settings: PrecisionSettings, command: str, tell: Callable[[str], None]
 ) -> ExactnessReport:
@@ -138,7 +122,9 @@ def measure_exactness(
     gpu = next((place for place in places if place.type == "cuda"), None)
     report = ExactnessReport(command, elmo.__version__, this_machine(gpu), model)
     modes = list(_modes(settings, places, report.notes))
-    task = _read_task(settings)
+    task = None
+    if settings.treebank is not None:
+        task = read_tag_task(settings.treebank, settings.train_words, settings.test_words)
     sentences = _read_text(settings, task)
     if is_untrained(model):
         report.notes.append("the weights are random: trained ones have other errors")
@@ -202,28 +188,6 @@ def _first(sentences: Iterator[list[str]] | Sentences, words: int) -> Sentences:
         return before < words
 
     return list(takewhile(wanted, sentences))
-
-
-def _read_task(settings: PrecisionSettings) -> TagTask | None:
-    if settings.treebank is None:
-        return None
-    train = read_treebank(settings.treebank, "train", settings.train_words)
-    test = read_treebank(settings.treebank, "test", settings.test_words)
-    if not train or not test:
-        raise InputError(f"{settings.treebank}: a part of the treebank has no sentences")
-    places = {tag: n for n, tag in enumerate(sorted({t for s in train for t in s.tags}))}
-    return TagTask(
-        train=[sentence.words for sentence in train],
-        test=[sentence.words for sentence in test],
-        train_labels=_labels(train, places),
-        test_labels=_labels(test, places),
-        n_labels=len(places),
-    )
-
-
-def _labels(sentences: Sequence[TaggedSentence], places: dict[str, int]) -> Tensor:
-    tags = [tag for sentence in sentences for tag in sentence.tags]
-    return torch.tensor([places.get(tag, _UNKNOWN) for tag in tags])
 
 
 # --- errors ---------------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ from elmo.errors import InputError, OutputError
 
 Array = npt.NDArray[Any]
 
-_NAMES = {"uint8": "U8", "uint32": "U32", "int64": "I64", "uint64": "U64"}
+_NAMES = {"uint8": "U8", "uint32": "U32", "int64": "I64", "uint64": "U64", "float32": "F32"}
 _DTYPES = {name: np.dtype(dtype) for dtype, name in _NAMES.items()}
 PARTIAL_FILES = ".*.partial"
 """Names of files that are being written."""

@@ -1,0 +1,1 @@
+"""Looking inside: similar words, senses in context, and how contextual the vectors are."""

@@ -1,0 +1,78 @@
+"""Reports as files: JSON without NaN, text, and pictures as PNG and SVG."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+from elmo.errors import MissingExtraError, OutputError, OutputExistsError
+
+TITLE: dict[str, Any] = {"loc": "left", "fontsize": 10, "fontweight": "bold"}
+"""Titles of panels say what is to be seen."""
+# The same picture, the same bytes: without a date, and without random names inside.
+_SVG: Any = {"svg.hashsalt": "elmo", "svg.fonttype": "none", "font.family": "sans-serif"}
+
+
+def as_json(report: Any) -> str:
+    """Give a record as JSON; a figure that is no number is an error of ours, not NaN."""
+    facts = report
+    if dataclasses.is_dataclass(report) and not isinstance(report, type):
+        facts = dataclasses.asdict(report)
+    return json.dumps(facts, indent=2, ensure_ascii=False, allow_nan=False, default=str)
+
+
+def require_plots(what: str) -> None:
+    """Fail unless pictures can be drawn, before anything is measured for them."""
+    try:
+        import matplotlib.figure  # noqa: F401
+    except ImportError:
+        raise MissingExtraError(what, "plots") from None
+
+
+def prepare_outputs(folder: Path, names: list[str], overwrite: bool) -> None:
+    """Make a folder, and fail if a report is in it that must not be replaced."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise OutputError(f"cannot make {folder}: {error.strerror or error}") from None
+    there = [name for name in names if (folder / name).exists()]
+    if there and not overwrite:
+        raise OutputExistsError(
+            f"{folder / there[0]} exists already; give --overwrite to replace it"
+        )
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a text file."""
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise OutputError(f"cannot write {path}: {error.strerror or error}") from None
+
+
+def save_figure(figure: Any, stem: Path) -> None:
+    """Save a picture as PNG and as SVG.
+
+    Args:
+        figure: Of matplotlib.
+        stem: Path without the suffix.
+    """
+    from matplotlib import rc_context
+
+    try:
+        with rc_context(_SVG):
+            figure.savefig(stem.with_name(stem.name + ".png"), dpi=150, format="png")
+            figure.savefig(
+                stem.with_name(stem.name + ".svg"), format="svg", metadata={"Date": None}
+            )
+    except OSError as error:
+        raise OutputError(f"cannot write {stem}: {error.strerror or error}") from None
+
+
+def frame(axes: Any) -> None:
+    """Give a panel its grid, and no box."""
+    axes.grid(visible=True, axis="y", alpha=0.3)
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right"]].set_visible(False)
