@@ -122,7 +122,8 @@ class _Partial:
         self.is_complete = False
 
     def __enter__(self) -> _Partial:
-        self._stream = part_path(self.target).open("a+b")
+        # Without a buffer, so that what is counted is on the disk.
+        self._stream = part_path(self.target).open("a+b", buffering=0)
         notes = read_record(_notes(self.target))
         if notes.get("address") == self._file.address and _validator(notes):
             self._stream.seek(0)
@@ -156,15 +157,17 @@ class _Partial:
     def add(self, chunk: bytes) -> None:
         """Take the next bytes."""
         assert self._stream is not None
-        try:
-            self._stream.write(chunk)
-            self._stream.flush()
-        except OSError as error:
-            full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-            reason = "no space left" if full else error.strerror
-            raise OutputError(f"cannot write {self.target}: {reason}. {_kept(self)}") from error
-        self.length += len(chunk)
-        self.digest.update(chunk)
+        rest = memoryview(chunk)
+        while rest:
+            try:
+                written = self._stream.write(rest)
+            except OSError as error:
+                full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+                reason = "no space left on the disk" if full else error.strerror
+                raise OutputError(f"cannot write {self.target}: {reason}. {_kept(self)}") from error
+            self.digest.update(rest[:written])
+            self.length += written
+            rest = rest[written:]
 
     def require_space(self, total: int) -> None:
         """Fail before anything is downloaded that the disk cannot hold."""
@@ -305,12 +308,12 @@ def _copy(file: RemoteFile, partial: _Partial, response: Any, total: int | None,
             raise WeightsError(f"{file.address} sends more than the {limit:,} bytes allowed")
         partial.add(chunk)
         bar.update(len(chunk))
-    if not partial.length:
-        raise WeightsError(f"{file.address} gave an empty file")
     if total is not None and partial.length < total:
         raise _BrokenOffError(
             f"the connection broke off after {partial.length:,} of {total:,} bytes"
         )
+    if not partial.length:
+        raise WeightsError(f"{file.address} gave an empty file")
     partial.is_complete = True
 
 
