@@ -422,7 +422,8 @@ def test_offline_the_file_and_its_place_are_named(cache, monkeypatch, capsys):
     with pytest.raises(MissingFileError) as caught:
         open_model("original")
     place = cache / "original" / "options.json"
-    assert f"place it at {place}" in str(caught.value)
+    assert f"place it at {place}. " in str(caught.value)
+    assert f"place it at {place.with_name('weights.hdf5')}" in str(caught.value)
     assert "amazonaws.com" in str(caught.value)
     assert main(["info", "original"]) == 2
     assert str(place) in capsys.readouterr().err

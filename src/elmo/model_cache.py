@@ -20,9 +20,9 @@ from urllib.parse import urlsplit
 
 from elmo.archives import extract
 from elmo.downloads import RECORD_SUFFIX, alone, fetch
-from elmo.errors import ConfigError, OutputError
+from elmo.errors import ConfigError, MissingFileError, OutputError
 from elmo.registry import PublishedModel
-from elmo.transfer import FetchOptions, RemoteFile
+from elmo.transfer import FetchOptions, RemoteFile, by_hand
 
 _UNPACKED = "model"
 _WANTED = {
@@ -88,9 +88,24 @@ def obtain(
     folder = cache_folder(cache_dir) / model.folder_name
     if model.is_archive:
         return _obtain_archive(model, folder, options)
+    if options.offline:
+        _require_all(model, folder)
     for name, file in model.files.items():
         fetch(mirrored(file), folder / name, options)
     return folder
+
+
+def _require_all(model: PublishedModel, folder: Path) -> None:
+    missing = [
+        by_hand(mirrored(file), folder / name)
+        for name, file in model.files.items()
+        if not (folder / name).is_file()
+    ]
+    if missing:
+        raise MissingFileError(
+            f"{model.name} is not in the cache, and the network may not be asked (ELMO_OFFLINE or "
+            f"local_files_only). {'. '.join(missing)}"
+        )
 
 
 def _obtain_archive(model: PublishedModel, folder: Path, options: FetchOptions) -> Path:
