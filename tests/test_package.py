@@ -26,14 +26,14 @@ LEVELS = [
     {"kernels.inference_cell", "kernels.inference_graphs", "kernels.word_filters"},
     {"kernels.lstm_cell", "kernels.character_windows", "kernels.highway"},
     {"kernels.sampled_softmax"},
-    {"config", "burn_in", "english", "devices", "transfer", "archives"},
+    {"config", "burn_in", "english", "devices", "records", "transfer", "archives"},
     {"alphabet", "model_files", "downloads"},
     {"registry"},
     {"model_cache"},
     {"characters", "text"},
     {"vocabulary", "sentences", "linear", "modelcard", "softmax_losses"},
     {"tensors", "batching", "vector_files", "output_layers", "static_vectors"},
-    {"weight_checks"},
+    {"weight_checks", "vector_sources"},
     {"tensor_files"},
     {"checkpoint", "layers", "selection", "word_vectors"},
     {"bilm", "store", "fused_words", "device_words", "delivery"},
@@ -63,7 +63,15 @@ LEVELS = [
     {"tasks.metrics.scores", "tasks.metrics.assignment"},
     {"tasks.metrics.labels", "tasks.metrics.entities", "tasks.metrics.roles"},
     {"tasks.metrics.answers", "tasks.metrics.clusters"},
-    {"tasks.base"},
+    {"tasks.base", "tasks.settings", "tasks.batches", "tasks.labels", "tasks.limits"},
+    {"tasks.static_words", "tasks.layer_cache", "tasks.encoders", "tasks.crf"},
+    {"tasks.features"},
+    {"tasks.lookup"},
+    {"tasks.assembly", "tasks.network"},
+    {"tasks.classify", "tasks.tag", "tasks.srl"},
+    {"tasks.kinds"},
+    {"tasks.folder", "tasks.progress"},
+    {"tasks.training"},
     {"analysis.probe", "analysis.treebank"},
     {"benchmark.bench_settings", "benchmark.tables", "benchmark.corpus", "benchmark.timing"},
     {"benchmark.machine", "benchmark.costs", "benchmark.peaks", "benchmark.peers"},
@@ -78,11 +86,13 @@ LEVELS = [
     {"analysis.intervals", "analysis.clusters", "analysis.projection", "analysis.report_files"},
     {"analysis.passages", "analysis.word_index"},
     {"analysis.word_means", "analysis.faiss_search", "analysis.neighbors"},
-    {"analysis.contextuality", "analysis.senses"},
-    {"analysis.contextuality_report", "analysis.senses_page"},
+    {"analysis.targets", "analysis.wordnet", "analysis.similar", "analysis.neighbor_report"},
+    {"analysis.contextuality", "analysis.senses", "analysis.task_data", "analysis.correlation"},
+    {"analysis.layer_tasks", "analysis.correlation_report"},
+    {"analysis.contextuality_report", "analysis.senses_page", "analysis.layer_report"},
     {"commands.base"},
     {"commands.models", "commands.registry", "commands.language"},
-    {"commands.prepare", "commands.train", "commands.bench"},
+    {"commands.prepare", "commands.train", "commands.bench", "commands.analyze"},
     {"cli"},
     {"__main__"},
 ]
@@ -151,7 +161,7 @@ def test_the_help_of_every_command_comes_without_torch():
     code = (
         "import sys; from elmo.cli import main\n"
         "commands = 'embed info models convert cache prepare train finetune perplexity score '\n"
-        "commands += 'bench'\n"
+        "commands += 'bench similar neighbors analyze'\n"
         "for command in ([], *([name] for name in commands.split())):\n"
         "    assert main([*command, '--help']) == 0\n"
         "assert 'torch' not in sys.modules and 'h5py' not in sys.modules"

@@ -16,7 +16,7 @@ from typing import Any
 
 from cyclopts import CycloptsError
 
-from elmo.commands import bench, language, models, prepare, registry, train
+from elmo.commands import analyze, bench, language, models, prepare, registry, train
 from elmo.commands.base import DONE, REFUSED, STOPPED, app, say
 from elmo.errors import (
     DivergedError,
@@ -27,7 +27,7 @@ from elmo.errors import (
     OutputExistsError,
 )
 
-__all__ = ["app", "bench", "language", "main", "models", "prepare", "registry", "train"]
+__all__ = ["analyze", "app", "bench", "language", "main", "models", "prepare", "registry", "train"]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

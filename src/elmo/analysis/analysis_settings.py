@@ -29,6 +29,8 @@ WORDNET = Path("/usr/share/wordnet")
 """Where the Debian package wordnet-base puts WordNet."""
 
 _Several = Parameter(consume_multiple=True, show_default=False)
+# One file a flag: what follows may be a word.
+_Repeated = Parameter(show_default=False)
 _LEAST = {
     "sentences": 1,
     "top": 1,
@@ -63,9 +65,9 @@ def _check_numbers(settings: object) -> None:
 class CorpusSettings:
     """Which text is read, and how."""
 
-    corpus: Annotated[tuple[Path, ...], _Several] = ()
-    """Text, one sentence a line (or raw text, see --tokenizer); may be compressed; several files
-    are read one after another."""
+    corpus: Annotated[tuple[Path, ...], _Repeated] = ()
+    """Text, one sentence a line (or raw text, see --tokenizer); may be compressed. Given again for
+    each further file: they are read one after another."""
     tokenizer: TokenizerName = "whitespace"
     """whitespace: a line is a sentence, split already; the others split raw text."""
     encoding: str = "utf-8"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,6 +15,8 @@ from elmo.analysis.contextuality import (
 from elmo.analysis.intervals import Estimate
 from elmo.analysis.report_files import TITLE, frame, save_figure
 from elmo.benchmark.tables import NOTHING, markdown_table, text_table
+
+Table = Callable[[Sequence[str], Iterable[Sequence[str]]], str]
 
 _EXTREMES = 12
 """Words shown at either end."""
@@ -112,7 +114,7 @@ def _isotropy_row(layer: LayerContextuality) -> tuple[str, ...]:
     )
 
 
-def _extremes(report: ContextualityReport, table: Any) -> str:
+def _extremes(report: ContextualityReport, table: Table) -> str:
     header = ("word", "contexts", *(f"layer {layer.layer}" for layer in report.layers))
     words = report.words
     low, high = words[:_EXTREMES], words[_EXTREMES:][-_EXTREMES:]

@@ -4,13 +4,26 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import warnings
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from elmo.errors import MissingExtraError, OutputError, OutputExistsError
+from elmo.errors import OutputError, OutputExistsError
 
 TITLE: dict[str, Any] = {"loc": "left", "fontsize": 10, "fontweight": "bold"}
 """Titles of panels say what is to be seen."""
+_CHINESE_FONTS = (
+    "Noto Sans CJK SC",
+    "Noto Sans CJK JP",
+    "Source Han Sans SC",
+    "WenQuanYi Zen Hei",
+    "WenQuanYi Micro Hei",
+    "PingFang SC",
+    "Microsoft YaHei",
+    "SimHei",
+    "Arial Unicode MS",
+)
 # The same picture, the same bytes: without a date, and without random names inside.
 _SVG: Any = {"svg.hashsalt": "elmo", "svg.fonttype": "none", "font.family": "sans-serif"}
 
@@ -23,12 +36,9 @@ def as_json(report: Any) -> str:
     return json.dumps(facts, indent=2, ensure_ascii=False, allow_nan=False, default=str)
 
 
-def require_plots(what: str) -> None:
-    """Fail unless pictures can be drawn, before anything is measured for them."""
-    try:
-        import matplotlib.figure  # noqa: F401
-    except ImportError:
-        raise MissingExtraError(what, "plots") from None
+def can_draw() -> bool:
+    """Tell whether pictures can be drawn: they need the extra plots."""
+    return find_spec("matplotlib") is not None
 
 
 def prepare_outputs(folder: Path, names: list[str], overwrite: bool) -> None:
@@ -62,13 +72,22 @@ def save_figure(figure: Any, stem: Path) -> None:
     from matplotlib import rc_context
 
     try:
-        with rc_context(_SVG):
+        with rc_context(_SVG), warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Glyph .* missing")  # a box stands there instead
             figure.savefig(stem.with_name(stem.name + ".png"), dpi=150, format="png")
             figure.savefig(
                 stem.with_name(stem.name + ".svg"), format="svg", metadata={"Date": None}
             )
     except OSError as error:
         raise OutputError(f"cannot write {stem}: {error.strerror or error}") from None
+
+
+def word_fonts() -> list[str]:
+    """Give fonts for words of any language, as far as they are installed."""
+    from matplotlib.font_manager import get_font_names
+
+    installed = set(get_font_names())
+    return ["DejaVu Sans", *(name for name in _CHINESE_FONTS if name in installed)]
 
 
 def frame(axes: Any) -> None:

@@ -7,7 +7,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from elmo.analysis.report_files import TITLE, save_figure
+from elmo.analysis.report_files import TITLE, save_figure, word_fonts
 from elmo.analysis.senses import Occurrence, SenseReport
 
 COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#999999", "#000000")
@@ -162,7 +162,7 @@ def draw_senses(report: SenseReport, stem: Path) -> None:
         f"“{_plain(report.word)}”, layer {report.layer}: "
         f"{len(report.occurrences):,} occurrences in {len(report.clusters)} groups"
     )
-    figure.suptitle(title, fontsize=10)
+    figure.suptitle(title, fontsize=10, fontfamily=word_fonts())
     save_figure(figure, stem)
 
 
