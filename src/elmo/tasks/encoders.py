@@ -1,0 +1,161 @@
+"""Parts that heads share: dropout for sequences, recurrent encoders, pooling."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+
+
+class SequenceDropout(nn.Module):
+    """Dropout with one mask for all words of a sequence (Gal and Ghahramani 2016).
+
+    Args:
+        share: Of the values that are dropped.
+    """
+
+    def __init__(self, share: float) -> None:
+        super().__init__()
+        self.share = share
+
+    def forward(self, vectors: Tensor) -> Tensor:
+        """Drop values of `(sentences, time, dim)`."""
+        if not self.training or not self.share:
+            return vectors
+        kept = torch.full_like(vectors[:, :1], 1 - self.share).bernoulli_()
+        return vectors * kept.div_(1 - self.share)
+
+
+class Lstm(nn.Module):
+    """One LSTM layer over padded sentences, in one direction or both.
+
+    Args:
+        input_dim: Width of its input.
+        hidden: Width of its output in one direction.
+        both: Whether it reads in both directions.
+    """
+
+    def __init__(self, input_dim: int, hidden: int, both: bool = True) -> None:
+        super().__init__()
+        self.lstm = nn.LSTM(input_dim, hidden, batch_first=True, bidirectional=both)
+        for name, weights in self.lstm.named_parameters():
+            if name.startswith("weight_hh"):
+                for part in weights.data.chunk(4):
+                    nn.init.orthogonal_(part)
+            elif name.startswith("weight_ih"):
+                nn.init.xavier_uniform_(weights)
+            else:
+                nn.init.zeros_(weights)
+                if name.startswith("bias_ih"):
+                    weights.data[hidden : 2 * hidden] = 1.0  # to remember at first
+
+    def forward(self, vectors: Tensor, mask: Tensor) -> Tensor:
+        """Read sentences.
+
+        Args:
+            vectors: Shape `(sentences, time, input_dim)`.
+            mask: True where there is a word, `(sentences, time)`.
+
+        Returns:
+            `(sentences, time, hidden)`, twice as wide for both directions; zero where no word is.
+        """
+        lengths = mask.sum(dim=1).clamp(min=1).cpu()  # an empty sentence is read as one blank
+        packed = pack_padded_sequence(vectors, lengths, batch_first=True, enforce_sorted=False)
+        read, _ = self.lstm(packed)
+        padded, _ = pad_packed_sequence(read, batch_first=True, total_length=vectors.shape[1])
+        return padded * mask.unsqueeze(-1)
+
+
+class BiLstm(nn.Module):
+    """Layers of bidirectional LSTMs, with sequence dropout on the input of each.
+
+    Args:
+        input_dim: Width of the input.
+        hidden: Width of a direction.
+        layers: How many.
+        dropout: Share of values that are dropped.
+    """
+
+    def __init__(self, input_dim: int, hidden: int, layers: int = 1, dropout: float = 0.0) -> None:
+        super().__init__()
+        widths = [input_dim, *[2 * hidden] * (layers - 1)]
+        self.layers = nn.ModuleList(Lstm(width, hidden) for width in widths)
+        self.dropout = SequenceDropout(dropout)
+        self.output_dim = 2 * hidden
+
+    def forward(self, vectors: Tensor, mask: Tensor) -> Tensor:
+        """Read sentences `(sentences, time, input_dim)`: `(sentences, time, 2 * hidden)`."""
+        for layer in self.layers:
+            vectors = layer(self.dropout(vectors), mask)
+        return vectors
+
+
+class HighwayLstm(nn.Module):
+    """Deep LSTM whose layers read in turn from left and right, joined by highways (He et al. 2017).
+
+    A layer gives r * h + (1 - r) * Wx with a gate r of its input and of its own state one word
+    before. The gate is laid over the layer, not inside of its recurrence, so that a layer is one
+    call of PyTorch's LSTM.
+
+    Args:
+        input_dim: Width of the input.
+        hidden: Width of every layer.
+        layers: How many.
+        dropout: Share of values that are dropped, sequence by sequence.
+    """
+
+    def __init__(self, input_dim: int, hidden: int, layers: int, dropout: float) -> None:
+        super().__init__()
+        widths = [input_dim, *[hidden] * (layers - 1)]
+        self.layers = nn.ModuleList(Lstm(width, hidden, both=False) for width in widths)
+        self.gates = nn.ModuleList(nn.Linear(width + hidden, hidden) for width in widths)
+        self.carries = nn.ModuleList(nn.Linear(width, hidden, bias=False) for width in widths)
+        self.dropout = SequenceDropout(dropout)
+        self.output_dim = hidden
+
+    def forward(self, vectors: Tensor, mask: Tensor) -> Tensor:
+        """Read sentences `(sentences, time, input_dim)`: `(sentences, time, hidden)`."""
+        turned = _reversal(mask)
+        parts = zip(self.layers, self.gates, self.carries, strict=True)
+        for number, (layer, gate, carry) in enumerate(parts):
+            if number:  # each layer reads against the one before; at the end all is turned back
+                vectors = _rearranged(vectors, turned)
+            read = layer(vectors, mask)
+            before = nn.functional.pad(read[:, :-1], (0, 0, 1, 0))
+            share = torch.sigmoid(gate(torch.cat([vectors, before], dim=-1)))
+            vectors = self.dropout(share * read + (1 - share) * carry(vectors))
+            vectors = vectors * mask.unsqueeze(-1)
+        return vectors if len(self.layers) % 2 else _rearranged(vectors, turned)
+
+
+class AttentionPooling(nn.Module):
+    """One vector for a sentence: its words weighted by learned attention, and their maximum.
+
+    Args:
+        dim: Width of the words' vectors.
+    """
+
+    def __init__(self, dim: int) -> None:
+        super().__init__()
+        self.score = nn.Linear(dim, 1)
+        self.output_dim = 2 * dim
+
+    def forward(self, vectors: Tensor, mask: Tensor) -> Tensor:
+        """Pool `(sentences, time, dim)`: `(sentences, 2 * dim)`; zeros for an empty sentence."""
+        lowest = torch.finfo(vectors.dtype).min
+        scores = self.score(vectors).squeeze(-1).masked_fill(~mask, lowest)
+        weights = torch.softmax(scores, dim=1) * mask
+        mean = torch.einsum("st,std->sd", weights, vectors)
+        highest = vectors.masked_fill(~mask.unsqueeze(-1), lowest).amax(dim=1)
+        return torch.cat([mean, highest * mask.any(dim=1, keepdim=True)], dim=1)
+
+
+def _reversal(mask: Tensor) -> Tensor:
+    """Give the places `(sentences, time)` that turn each sentence round and leave the padding."""
+    places = torch.arange(mask.shape[1], device=mask.device).expand(mask.shape)
+    mirrored = mask.sum(dim=1, keepdim=True) - 1 - places
+    return torch.where(mask, mirrored, places)
+
+
+def _rearranged(vectors: Tensor, places: Tensor) -> Tensor:
+    return vectors.gather(1, places.unsqueeze(-1).expand(vectors.shape))

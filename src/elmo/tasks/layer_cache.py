@@ -1,0 +1,191 @@
+"""Layers of sentences, computed once: one file a model, half precision, read by memory map.
+
+A sentence is known by a hash of its words, a file by the fingerprint of the model: what was
+embedded for one task, or one share of its data, is there for all others. Beside the file
+`*.layers`, which holds `(n_layers, dim)` float16 values for word after word, stands `*.index`: for
+each sentence its hash, where its words begin and how many there are. Both only grow, the index
+last, under a lock: a run that is killed loses the sentences of one block.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from elmo.embedder import ELMo
+from elmo.errors import OutputError
+
+Array = npt.NDArray[Any]
+Words = list[str]
+
+_RECORD = np.dtype([("hash", "V16"), ("start", "<u8"), ("words", "<u4"), ("spare", "<u4")])
+
+
+class LayerCache:
+    """The layers of sentences under one model.
+
+    Args:
+        folder: Where files are; made if it is not there.
+        fingerprint: The model's.
+        n_layers: Layers of vectors, the context-free one included.
+        dim: Width of a vector.
+    """
+
+    def __init__(self, folder: Path, fingerprint: str, n_layers: int, dim: int) -> None:
+        self.n_layers, self.dim = n_layers, dim
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise OutputError(
+                f"cannot make the cache folder {folder}: {error.strerror}; choose another with "
+                "--cache"
+            ) from None
+        name = f"{fingerprint[:32]}-{n_layers}x{dim}"
+        self._layers = folder / f"{name}.layers"
+        self._index = folder / f"{name}.index"
+        self._lock = folder / f"{name}.lock"
+        self._word_bytes = 2 * n_layers * dim
+        self._places: dict[bytes, tuple[int, int]] = {}
+        self._index_bytes = 0
+        self._mapped: Array | None = None
+        self._read_index()
+
+    def add(
+        self,
+        sentences: Iterable[Words],
+        elmo: Callable[[], ELMo],
+        progress: Callable[[int], object] = lambda words: None,
+    ) -> int:
+        """Compute the layers of sentences that are not there yet.
+
+        Args:
+            sentences: Lists of words.
+            elmo: Gives the model; only called if something is missing.
+            progress: Told how many words were computed.
+
+        Returns:
+            How many words were computed.
+        """
+        missing = self.missing(sentences)
+        if not missing:
+            return 0
+        done = 0
+        with self._locked():
+            self._read_index()  # another process may have been faster
+            missing = self.missing(missing)
+            if not missing:
+                return 0
+            model = elmo()
+            # By length, so that windows make good batches; results do not depend on it.
+            for window in model.windows(sorted(missing, key=len)):
+                self._append(window, model)
+                done += sum(map(len, window))
+                progress(sum(map(len, window)))
+        return done
+
+    def missing(self, sentences: Iterable[Words]) -> list[Words]:
+        """List the sentences that are not there yet, each once."""
+        found = {digest(words): words for words in sentences}
+        return [words for key, words in found.items() if key not in self._places]
+
+    def place(self, words: Words) -> tuple[int, int]:
+        """Tell where the words of a sentence are: the first, and how many."""
+        return self._places[digest(words)]
+
+    def rows(self) -> Array:
+        """Map all layers into memory: float16 of shape `(n_words, n_layers, dim)`."""
+        size = self._layers.stat().st_size // self._word_bytes if self._layers.exists() else 0
+        if self._mapped is None or len(self._mapped) < size:
+            shape = (size, self.n_layers, self.dim)
+            if not size:
+                return np.zeros(shape, np.float16)
+            self._mapped = np.memmap(self._layers, np.float16, "r", 0, shape).view(np.ndarray)
+        return self._mapped
+
+    def gather(self, places: Sequence[tuple[int, int]]) -> Array:
+        """Give the layers of sentences, one after another: `(n_words, n_layers, dim)` float16."""
+        rows = self.rows()
+        parts = [rows[start : start + words] for start, words in places]
+        if not parts:
+            return np.zeros((0, self.n_layers, self.dim), np.float16)
+        return np.concatenate(parts)
+
+    # --- files ------------------------------------------------------------------------------------
+
+    def _append(self, sentences: list[Words], elmo: ELMo) -> None:
+        computed = elmo.encode_tokens(sentences, layers="all", dtype="float16")
+        largest = np.finfo(np.float16).max
+        block = np.concatenate([np.swapaxes(layers, 0, 1) for layers in computed])
+        np.clip(block, -largest, largest, out=block)  # rounding may have made values infinite
+        records = np.zeros(len(sentences), _RECORD)
+        try:
+            with self._layers.open("ab") as file:
+                # A killed run may have left a part of a word, or words that the index lacks.
+                start = -(-file.tell() // self._word_bytes)
+                file.truncate(start * self._word_bytes)
+                file.seek(0, os.SEEK_END)
+                file.write(np.ascontiguousarray(block, np.float16).data)
+                file.flush()
+                os.fsync(file.fileno())
+            for record, words in zip(records, sentences, strict=True):
+                record["hash"], record["start"] = np.void(digest(words)), start
+                record["words"] = len(words)
+                start += len(words)
+            with self._index.open("ab") as file:
+                file.truncate(self._index_bytes)
+                file.seek(0, os.SEEK_END)
+                file.write(records.tobytes())
+        except OSError as error:
+            raise OutputError(
+                f"cannot write the cache {self._layers}: {error.strerror or error}; make room, or "
+                "choose another folder with --cache"
+            ) from error
+        self._read_index()
+
+    def _read_index(self) -> None:
+        """Learn what other runs, and this one, have added since the last time."""
+        if not self._index.exists():
+            return
+        with self._index.open("rb") as file:
+            file.seek(self._index_bytes)
+            content = file.read()
+        whole = len(content) // _RECORD.itemsize * _RECORD.itemsize
+        records = np.frombuffer(content[:whole], _RECORD)
+        starts, counts = records["start"].tolist(), records["words"].tolist()
+        n_words = self._layers.stat().st_size // self._word_bytes if self._layers.exists() else 0
+        for key, start, words in zip(records["hash"], starts, counts, strict=True):
+            if start + words <= n_words:  # a file that was cut short is filled again
+                self._places[bytes(key)] = (start, words)
+        self._index_bytes += whole
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        """Keep other processes from writing; where locks are not to be had, go on without."""
+        try:
+            import fcntl
+        except ImportError:
+            yield
+            return
+        with self._lock.open("ab") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            yield
+
+
+def digest(words: Words) -> bytes:
+    """Give 16 bytes that stand for a sentence."""
+    spelt = [word.encode("utf-8", "surrogatepass") for word in words]
+    sizes = np.array([len(word) for word in spelt], dtype="<u4").tobytes()
+    return hashlib.blake2b(sizes + b"".join(spelt), digest_size=16).digest()
+
+
+def default_folder() -> Path:
+    """Give the folder for layers in the user's cache folder."""
+    base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    return Path(base) / "elmo-torch" / "layers"
