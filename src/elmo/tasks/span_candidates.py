@@ -1,0 +1,76 @@
+"""Documents for coreference: which spans can be mentions, and what is known of them."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from elmo.errors import ElmoWarning
+from elmo.tasks.readers.examples import Document, Span
+
+Integers = npt.NDArray[np.int64]
+
+
+def candidate_spans(lengths: Sequence[int], longest: int) -> Integers:
+    """List all spans of up to `longest` words that lie within a sentence.
+
+    Args:
+        lengths: Words of each sentence of a document.
+        longest: Words of a span at most.
+
+    Returns:
+        First words, words behind the last, and numbers of sentences, `(3, spans)`, words counted
+        over the whole document; sorted by first words, then by length.
+    """
+    sentence_of = np.repeat(np.arange(len(lengths)), lengths)
+    ends = np.cumsum(lengths)[sentence_of] if len(lengths) else sentence_of
+    starts = np.arange(len(sentence_of)).reshape(-1, 1)
+    stops = starts + np.arange(1, longest + 1).reshape(1, -1)
+    inside = stops <= ends.reshape(-1, 1)
+    starts, stops = np.broadcast_to(starts, stops.shape)[inside], stops[inside]
+    return np.stack([starts, stops, sentence_of[starts]])
+
+
+def cluster_numbers(spans: Integers, clusters: Sequence[Sequence[Span]]) -> Integers:
+    """Give the number of each span's cluster, from 1; 0 for spans that are no mentions.
+
+    Args:
+        spans: As `candidate_spans` gives them.
+        clusters: Mentions of a document.
+    """
+    numbers = {span: k for k, mentions in enumerate(clusters, start=1) for span in mentions}
+    found = [numbers.get(Span(start, stop), 0) for start, stop in spans[:2].T.tolist()]
+    return np.array(found, dtype=np.int64)
+
+
+def tell_of_long_mentions(documents: Sequence[Document], longest: int) -> None:
+    """Warn of mentions that no candidate span can be, with file and line of the first."""
+    long = [
+        (document, span)
+        for document in documents
+        for mentions in document.clusters or []
+        for span in mentions
+        if span.stop - span.start > longest
+    ]
+    if long:
+        total = sum(len(m) for d in documents for m in d.clusters or [])
+        warnings.warn(
+            f"{len(long):,} of {total:,} mentions have more than {longest} words and cannot be "
+            f"found (first: {_place(*long[0])})",
+            ElmoWarning,
+            stacklevel=3,
+        )
+
+
+def _place(document: Document, span: Span) -> str:
+    """Name the line on which a mention begins."""
+    first = 0
+    for words, line in zip(document.sentences, document.lines, strict=False):
+        if span.start < first + len(words):
+            file = document.place.rpartition(", line ")[0]
+            return f"{file}, line {line + span.start - first}"
+        first += len(words)
+    return document.place or "a text"
