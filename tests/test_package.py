@@ -74,7 +74,7 @@ LEVELS = [
     {"tasks.nli", "tasks.qa", "tasks.coref"},
     {"tasks.kinds"},
     {"tasks.folder", "tasks.progress"},
-    {"tasks.training"},
+    {"tasks.training", "tasks.trained"},
     {"analysis.probe", "analysis.treebank"},
     {"benchmark.bench_settings", "benchmark.tables", "benchmark.corpus", "benchmark.timing"},
     {"benchmark.machine", "benchmark.costs", "benchmark.peaks", "benchmark.peers"},
@@ -93,9 +93,10 @@ LEVELS = [
     {"analysis.contextuality", "analysis.senses", "analysis.task_data", "analysis.correlation"},
     {"analysis.layer_tasks", "analysis.correlation_report"},
     {"analysis.contextuality_report", "analysis.senses_page", "analysis.layer_report"},
-    {"commands.base"},
+    {"commands.base", "commands.config_flags"},
     {"commands.models", "commands.registry", "commands.language"},
     {"commands.prepare", "commands.train", "commands.bench", "commands.analyze"},
+    {"commands.task"},
     {"cli"},
     {"__main__"},
 ]
@@ -165,7 +166,8 @@ def test_the_help_of_every_command_comes_without_torch():
         "import sys; from elmo.cli import main\n"
         "commands = 'embed info models convert cache prepare train finetune perplexity score '\n"
         "commands += 'bench similar neighbors analyze'\n"
-        "for command in ([], *([name] for name in commands.split())):\n"
+        "tasks = [['task'], ['task', 'train'], ['task', 'evaluate'], ['task', 'predict']]\n"
+        "for command in ([], *([name] for name in commands.split()), *tasks):\n"
         "    assert main([*command, '--help']) == 0\n"
         "assert 'torch' not in sys.modules and 'h5py' not in sys.modules"
     )

@@ -16,7 +16,7 @@ from typing import Any
 
 from cyclopts import CycloptsError
 
-from elmo.commands import analyze, bench, language, models, prepare, registry, train
+from elmo.commands import analyze, bench, language, models, prepare, registry, task, train
 from elmo.commands.base import DONE, REFUSED, STOPPED, app, say
 from elmo.errors import (
     DivergedError,
@@ -27,7 +27,18 @@ from elmo.errors import (
     OutputExistsError,
 )
 
-__all__ = ["analyze", "app", "bench", "language", "main", "models", "prepare", "registry", "train"]
+__all__ = [
+    "analyze",
+    "app",
+    "bench",
+    "language",
+    "main",
+    "models",
+    "prepare",
+    "registry",
+    "task",
+    "train",
+]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -36,7 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with _warnings_for_people():
             given = list(sys.argv[1:] if arguments is None else arguments)
             code = app(
-                train.with_config(given),
+                task.with_config(train.with_config(given)),
                 exit_on_error=False,
                 print_error=False,
                 result_action="return_value",

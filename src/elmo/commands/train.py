@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
 from elmo.commands.base import DONE, STOPPED, Flags, app, say
-from elmo.errors import ConfigError
+from elmo.commands.config_flags import config_path, is_given, with_values
 from elmo.settings import TokenizerName
 from elmo.training.train_settings import LENGTHS, TrainSettings
 
@@ -106,37 +106,10 @@ def with_config(arguments: list[str]) -> list[str]:
     """
     if not arguments or arguments[0] not in ("train", "finetune"):
         return arguments
-    path = _value(arguments, "--config")
+    path = config_path(arguments)
     if path is None:
         return arguments
-    changes = TrainSettings.from_toml(Path(path)).changes()
-    if any(_is_given(arguments, name) for name in LENGTHS):
+    changes = TrainSettings.from_toml(path).changes()
+    if any(is_given(arguments, name) for name in LENGTHS):
         changes = {name: value for name, value in changes.items() if name not in LENGTHS}
-    flags = [
-        flag
-        for name, value in changes.items()
-        if not _is_given(arguments, name)
-        for flag in _flag(name, value)
-    ]
-    return [*arguments, *flags]
-
-
-def _flag(name: str, value: Any) -> list[str]:
-    flag = f"--{name.replace('_', '-')}"
-    return [flag] if value is True else [flag, str(value)]
-
-
-def _is_given(arguments: list[str], name: str) -> bool:
-    flag = f"--{name.replace('_', '-')}"
-    return any(a == flag or a.startswith(f"{flag}=") for a in arguments)
-
-
-def _value(arguments: list[str], flag: str) -> str | None:
-    for place, argument in enumerate(arguments):
-        if argument.startswith(f"{flag}="):
-            return argument.split("=", 1)[1]
-        if argument == flag:
-            if place + 1 == len(arguments):
-                raise ConfigError(f"{flag} needs a file")
-            return arguments[place + 1]
-    return None
+    return with_values(arguments, changes)

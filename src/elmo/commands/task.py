@@ -1,0 +1,246 @@
+"""The commands of tasks: task train, task evaluate, task predict."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Annotated, Any
+
+from cyclopts import App, Parameter
+
+from elmo.commands.base import DONE, STOPPED, Flags, app, say, show
+from elmo.commands.config_flags import config_path, with_values
+from elmo.errors import ConfigError, OutputError
+from elmo.records import changes, from_toml
+from elmo.settings import TokenizerName
+from elmo.tasks.settings import TaskName, TaskSettings
+
+if TYPE_CHECKING:
+    from elmo.tasks.training import TaskReport
+
+_TRAIN = TaskSettings()
+_AT_ONCE = 512
+"""Lines that are predicted in one go."""
+_Several = Parameter(consume_multiple=True)
+
+task = App(
+    name="task",
+    help="Train, measure and use small models that read ELMo: classify (texts with labels), tag "
+    "(entities, parts of speech), srl (semantic roles), nli (entailment), qa (questions about a "
+    "text), coref (coreference).",
+)
+app.command(task)
+
+
+@task.command
+def train(
+    kind: Annotated[TaskName, Parameter(name="TASK")],
+    /,
+    *,
+    config: Path | None = None,
+    settings: Annotated[TaskSettings, Flags] = _TRAIN,
+) -> int:
+    """Train a task; needs --data and --out.
+
+    ELMo's layers of all sentences are computed once and kept, so that the next run on the same
+    sentences starts at once. The best model by the --dev files is in --out, ready for evaluate and
+    predict.
+
+    Parameters
+    ----------
+    kind
+        classify, tag, srl, nli, qa or coref.
+    config
+        TOML file whose keys are the names of these flags; a flag that is given wins.
+    settings
+        How.
+    """
+    from elmo.tasks.training import train_task
+
+    del config  # its values are among the flags already, see `with_config`
+    report = train_task(kind, settings)
+    return _tell(report, settings)
+
+
+@task.command
+def evaluate(
+    folder: Annotated[Path, Parameter(name="DIR")],
+    /,
+    *,
+    data: Annotated[tuple[Path, ...], _Several],
+    model: str | None = None,
+    device: str = "auto",
+    cache: Path | None = None,
+    predictions: Path | None = None,
+    json: bool = False,
+    quiet: bool = False,
+) -> int:
+    """Measure a trained head on files of the format that it was trained on.
+
+    Parameters
+    ----------
+    folder
+        What elmo task train --out wrote.
+    data
+        Files to measure on.
+    model
+        Where the biLM is, if not where it was in training.
+    device
+        auto, cpu, cuda, cuda:1, ...
+    cache
+        Folder for the layers of sentences; by default the user's cache folder.
+    predictions
+        Write all predictions to this file, as JSON lines.
+    json
+        Print figures as JSON.
+    quiet
+        No progress.
+    """
+    from tqdm import tqdm
+
+    from elmo.tasks.layer_cache import default_folder
+    from elmo.tasks.trained import TrainedTask
+
+    head = TrainedTask.load(
+        folder, model=model, device=device, cache=cache or default_folder(), quiet=quiet
+    )
+    examples = head.read(data)
+    with tqdm(total=len(examples), unit=" examples", disable=quiet) as bar:
+        found = head.predict(examples, bar.update)
+    if predictions is not None:
+        pairs = zip(examples, found, strict=True)
+        with _opened(predictions) as file:
+            _write(file, (head.task.render(example, own) for example, own in pairs))
+    _show_scores(head.task.evaluate(examples, found), json)
+    return DONE
+
+
+@task.command
+def predict(
+    folder: Annotated[Path, Parameter(name="DIR")],
+    text: Annotated[str, Parameter(name="TEXT|FILE|-")] = "-",
+    /,
+    *,
+    out: Path | None = None,
+    model: str | None = None,
+    device: str = "auto",
+    tokenizer: TokenizerName | None = None,
+) -> int:
+    """Predict for raw text; one JSON record a line, for each text or each of its sentences.
+
+    Parameters
+    ----------
+    folder
+        What elmo task train --out wrote.
+    text
+        A text; or a file with a text on each line; or - for standard input.
+    out
+        Write to this file instead of standard output.
+    model
+        Where the biLM is, if not where it was in training.
+    device
+        auto, cpu, cuda, cuda:1, ...
+    tokenizer
+        How texts are split into words, if not as in training; whitespace for texts that are split
+        already.
+    """
+    from elmo.tasks.trained import TrainedTask
+
+    head = TrainedTask.load(folder, model=model, device=device, tokenizer=tokenizer)
+    with _opened(out) as file:
+        for first, lines in _blocks(_texts(text)):
+            records = head(lines)
+            _write(file, ({**record, "input": first + record["input"]} for record in records))
+    return DONE
+
+
+def with_config(arguments: list[str]) -> list[str]:
+    """Put the values of `task train --config FILE` among the flags, except those that are given.
+
+    Args:
+        arguments: The command line, the command first.
+    """
+    if arguments[:2] != ["task", "train"]:
+        return arguments
+    path = config_path(arguments)
+    return (
+        arguments
+        if path is None
+        else with_values(arguments, changes(from_toml(TaskSettings, path)))
+    )
+
+
+def _tell(report: TaskReport, settings: TaskSettings) -> int:
+    out = settings.out
+    if not report.finished:
+        say(f"interrupted after {report.rounds} rounds: the same command with --resume goes on")
+        return STOPPED
+    say(
+        f"{out}: {report.n_train:,} examples, {report.rounds} rounds, {report.steps:,} steps in "
+        f"{report.seconds_training:,.0f} s after {report.seconds_preparing:,.0f} s of preparation; "
+        f"best by dev {report.metric} {100 * report.dev[report.metric]:.2f} in round "
+        f"{report.best_round}"
+    )
+    for place, weights in report.mix.items():
+        say(f"weights of layers ({place}): {', '.join(f'{weight:.3f}' for weight in weights)}")
+    _show_scores(report.test if report.test is not None else report.dev, as_json=False)
+    return DONE
+
+
+def _show_scores(scores: dict[str, float], as_json: bool) -> None:
+    if as_json:
+        show(json.dumps(scores))
+        return
+    width = max(map(len, scores))
+    for name, value in scores.items():
+        show(f"{name.ljust(width)}  {100 * value:6.2f}")
+
+
+def _texts(given: str) -> Iterator[str]:
+    """Give the lines of a file or of standard input, or the text itself."""
+    from elmo.text import TextFile
+
+    path = Path(given)
+    if given == "-" or (len(given) < 1000 and path.is_file()):
+        with TextFile(given) as file:
+            yield from file
+    elif path.suffix and "/" in given and " " not in given:
+        raise ConfigError(f"no such file: {given}")
+    else:
+        yield given
+
+
+def _blocks(lines: Iterable[str]) -> Iterator[tuple[int, list[str]]]:
+    """Give lines in lists, each with the number of its first line."""
+    block: list[str] = []
+    first = 0
+    for number, line in enumerate(lines):
+        block.append(line)
+        if len(block) == _AT_ONCE:
+            yield first, block
+            first, block = number + 1, []
+    if block:
+        yield first, block
+
+
+@contextmanager
+def _opened(path: Path | None) -> Iterator[IO[str]]:
+    if path is None:
+        yield sys.stdout
+        return
+    try:
+        with path.open("w", encoding="utf-8") as file:
+            yield file
+    except OSError as error:
+        if isinstance(error, ValueError):  # one of ours
+            raise
+        raise OutputError(f"cannot write {path}: {error.strerror or error}") from None
+
+
+def _write(file: IO[str], records: Iterable[dict[str, Any]]) -> None:
+    for record in records:
+        file.write(json.dumps(record, ensure_ascii=False) + "\n")
+    file.flush()
