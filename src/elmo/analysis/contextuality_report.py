@@ -190,7 +190,7 @@ def _message(title: str, measures: Sequence[Measure]) -> str:
     name = title[0].upper() + title[1:]
     if first is None or last is None:
         return name
-    return f"{name}: corrected {first:.2f} at layer 0, {last:.2f} at the top"
+    return f"{name}: {first:.2f} to {last:.2f}"
 
 
 def _draw_isotropy(axes: Any, report: ContextualityReport) -> None:
@@ -209,9 +209,8 @@ def _draw_isotropy(axes: Any, report: ContextualityReport) -> None:
         told = f"mean cosine {_figure(cosine)}\nI(W) " + (
             NOTHING if ratio is None else f"{ratio:.1g}"
         )
-        axes.annotate(
-            told, (layer.layer, height), (0, 10), "data", "offset points", ha="center", fontsize=8
-        )
+        place = layer.layer, max(height, layer.effective_dimension.high or 0.0)
+        axes.annotate(told, place, (0, 5), "data", "offset points", ha="center", fontsize=8)
     axes.set_ylim(0, max([*heights, 1.0]) * 1.35)
     axes.set_title("Isotropy of random words", **TITLE)
     _layer_axis(axes, len(heights))

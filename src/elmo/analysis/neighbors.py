@@ -20,6 +20,9 @@ from elmo.static_vectors import read_static_vectors
 
 Vectors = npt.NDArray[np.float32]
 
+_BATCH = 4096
+"""Words whose static vectors are computed at once."""
+
 
 @dataclass(frozen=True)
 class MarkedWord:
@@ -92,17 +95,23 @@ def find_neighbors(
         cosines = unit_rows(passage.vectors).astype(np.float32) @ directions.T
         for neighborhood, own in zip(found, cosines.T, strict=True):
             _merge(neighborhood, passage, own, corpus, settings)
+        if settings.same_word:
+            continue
         if statics is not None:
-            statics.look(passage, settings.top)
-        elif not settings.same_word:
+            statics.look(passage.numbered[0], settings.top)
+        else:
             seen.update(passage.numbered[0])
     if not any(neighborhood.n_occurrences for neighborhood in found):
         raise InputError(_nothing(corpus, queries, settings))
-    if statics is not None:
+    if settings.same_word:  # most sentences were skipped: their words are to be compared, too
+        seen.update(corpus.count_words())
+    if settings.static is not None:
+        _read_static(found, settings.static, seen, settings.top)
+    elif statics is not None:
+        names = sorted(seen)
+        for start in range(0, len(names), _BATCH):
+            statics.look(names[start : start + _BATCH], settings.top)
         statics.tell(found)
-    elif settings.static is not None:
-        words = seen if not settings.same_word else corpus.count_words()
-        _read_static(found, settings.static, words, settings.top)
     return found
 
 
@@ -171,9 +180,8 @@ class _OwnStatic:
         self._directions = unit_rows(model.word_vectors(self._queries)).astype(np.float32)
         self._best: list[dict[str, float]] = [{} for _ in queries]
 
-    def look(self, passage: Passage, top: int) -> None:
-        """Compare the words of a passage; their vectors are in the model's memory."""
-        names = passage.numbered[0]
+    def look(self, names: Sequence[str], top: int) -> None:
+        """Compare some words."""
         cosines = unit_rows(self._model.word_vectors(names)).astype(np.float32) @ self._directions.T
         for word, best, own in zip(self._queries, self._best, cosines.T, strict=True):
             chosen = [k for k in np.argsort(-own, kind="stable")[: top + 1] if names[k] != word]

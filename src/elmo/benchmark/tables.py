@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from unicodedata import east_asian_width
 
 NOTHING = "-"
 """What stands where there is no figure."""
@@ -11,14 +12,22 @@ NOTHING = "-"
 def text_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """Align columns: names on the left, numbers on the right."""
     lines = [header, *rows]
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    widths = [max(map(_width, column)) for column in zip(*lines, strict=True)]
     return "\n".join(
         "  ".join(
-            [line[0].ljust(widths[0])]
-            + [cell.rjust(width) for cell, width in zip(line[1:], widths[1:], strict=True)]
+            [line[0] + " " * (widths[0] - _width(line[0]))]
+            + [
+                " " * (width - _width(cell)) + cell
+                for cell, width in zip(line[1:], widths[1:], strict=True)
+            ]
         )
         for line in lines
     )
+
+
+def _width(text: str) -> int:
+    """Give the columns that a text takes in a terminal: Chinese characters take two."""
+    return len(text) + sum(east_asian_width(character) in "WF" for character in text)
 
 
 def markdown_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
