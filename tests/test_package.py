@@ -35,6 +35,8 @@ LEVELS = [
     {"tensors", "batching", "vector_files", "output_layers", "static_vectors"},
     {"weight_checks", "vector_sources"},
     {"tensor_files"},
+    {"word_lookup"},
+    {"manylangs"},
     {"checkpoint", "layers", "selection", "word_vectors"},
     {"bilm", "store", "fused_words", "device_words", "delivery"},
     {"packed_words", "models"},
@@ -93,6 +95,11 @@ LEVELS = [
     {"analysis.contextuality", "analysis.senses", "analysis.task_data", "analysis.correlation"},
     {"analysis.layer_tasks", "analysis.correlation_report"},
     {"analysis.contextuality_report", "analysis.senses_page", "analysis.layer_report"},
+    {"tasks.report_settings"},
+    {"tasks.report"},
+    {"tasks.report_tables"},
+    {"tasks.report_plots"},
+    {"tasks.report_page"},
     {"commands.base", "commands.config_flags"},
     {"commands.models", "commands.registry", "commands.language"},
     {"commands.prepare", "commands.train", "commands.bench", "commands.analyze"},
@@ -166,7 +173,7 @@ def test_the_help_of_every_command_comes_without_torch():
         "import sys; from elmo.cli import main\n"
         "commands = 'embed info models convert cache prepare train finetune perplexity score '\n"
         "commands += 'bench similar neighbors analyze'\n"
-        "tasks = [['task'], ['task', 'train'], ['task', 'evaluate'], ['task', 'predict']]\n"
+        "tasks = [['task', *name] for name in ([], ['train'], ['evaluate'], ['report'])]\n"
         "for command in ([], *([name] for name in commands.split()), *tasks):\n"
         "    assert main([*command, '--help']) == 0\n"
         "assert 'torch' not in sys.modules and 'h5py' not in sys.modules"

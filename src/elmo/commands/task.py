@@ -1,4 +1,4 @@
-"""The commands of tasks: task train, task evaluate, task predict."""
+"""The commands of tasks: task train, evaluate, predict, report, split."""
 
 from __future__ import annotations
 
@@ -16,12 +16,14 @@ from elmo.commands.config_flags import config_path, with_values
 from elmo.errors import ConfigError, OutputError
 from elmo.records import changes, from_toml
 from elmo.settings import TokenizerName
-from elmo.tasks.settings import TaskName, TaskSettings
+from elmo.tasks.report_settings import ReportSettings
+from elmo.tasks.settings import SplitName, TaskName, TaskSettings
 
 if TYPE_CHECKING:
     from elmo.tasks.training import TaskReport
 
 _TRAIN = TaskSettings()
+_REPORT = ReportSettings()
 _AT_ONCE = 512
 """Lines that are predicted in one go."""
 _Several = Parameter(consume_multiple=True)
@@ -154,6 +156,54 @@ def predict(
         for first, lines in _blocks(_texts(text)):
             records = head(lines)
             _write(file, ({**record, "input": first + record["input"]} for record in records))
+    return DONE
+
+
+@task.command
+def report(*, settings: Annotated[ReportSettings, Flags] = _REPORT) -> int:
+    """Run all tasks with and without ELMo, and write tables and pictures of what it brings.
+
+    Every run is written down when it is done, and not done again: the command may be stopped at any
+    time, split by --tasks and --studies, and given again to go on.
+
+    Parameters
+    ----------
+    settings
+        Which runs, and where to write.
+    """
+    from elmo.tasks.report import run_report
+    from elmo.tasks.report_page import write_report
+
+    complete = settings.only_write or run_report(settings, say)
+    for line in write_report(settings.out, settings.write):
+        say(line)
+    return DONE if complete else STOPPED
+
+
+@task.command
+def split(
+    name: Annotated[SplitName, Parameter(name="NAME")],
+    source: Annotated[Path, Parameter(name="SOURCE")],
+    out: Annotated[Path, Parameter(name="OUT")],
+    /,
+) -> int:
+    """Cut a data set that comes in one piece into train, dev and test.
+
+    The same files give the same parts: what is drawn is drawn with a fixed seed.
+
+    Parameters
+    ----------
+    name
+        Which data set.
+    source
+        Folder with its published files, packed or not.
+    out
+        Folder for the three files.
+    """
+    from elmo.tasks.readers.splits import SPLITS
+
+    for path in SPLITS[name](source, out):
+        show(str(path))
     return DONE
 
 

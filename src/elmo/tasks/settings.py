@@ -18,6 +18,8 @@ from elmo.settings import DEFAULT_VECTORS, TokenizerName
 from elmo.tasks.recipe import ReadOptions, Recipe
 
 TaskName = Literal["classify", "tag", "srl", "nli", "qa", "coref"]
+SplitName = Literal["snli", "squad", "litbank_coref", "agnews", "trec"]
+"""Data sets that are cut into parts by `elmo task split`."""
 Features = Literal["glove", "elmo", "glove+elmo", "random", "random+elmo"]
 """What a word's vector is made of."""
 ElmoPlace = Literal["input", "output", "both"]

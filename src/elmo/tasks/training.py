@@ -83,18 +83,19 @@ class TaskReport:
     """All rounds, measuring included."""
 
 
-def train_task(name: str, settings: TaskSettings) -> TaskReport:
+def train_task(name: str, settings: TaskSettings, examples: Examples | None = None) -> TaskReport:
     """Train a task, or go on with a run that was stopped.
 
     Args:
         name: Which task.
         settings: How; `data` and `out` are needed.
+        examples: The data, if they were read before.
     """
     out = _require_out(name, settings)
     finished = _finished_before(out, settings)
     if finished is not None:
         return finished
-    return _Run(name, settings, out).go()
+    return _Run(name, settings, out, examples).go()
 
 
 def read_examples(kind: type[Task[Any, Any, Any]], settings: TaskSettings) -> Examples:
@@ -120,13 +121,15 @@ def read_examples(kind: type[Task[Any, Any, Any]], settings: TaskSettings) -> Ex
 class _Run:
     """One run, from files to a trained head."""
 
-    def __init__(self, name: str, settings: TaskSettings, out: Path) -> None:
+    def __init__(
+        self, name: str, settings: TaskSettings, out: Path, examples: Examples | None
+    ) -> None:
         started = time.monotonic()
         self.settings, self.out = settings, out
         kind = TASKS[name]
         self.device = find_device(settings.device)
         self.recipe: Recipe = settings.recipe(kind.recipe)
-        examples = read_examples(kind, settings)
+        examples = examples or read_examples(kind, settings)
         self.task = kind.from_examples(examples.train, settings.read_options())
         self.task.check(examples.dev)
         self.task.check(examples.test)

@@ -1,0 +1,172 @@
+"""elmo task report: the grid of runs, each written down when it is done and never done again."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import shutil
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from elmo import __version__
+from elmo.errors import ConfigError, MissingFileError
+from elmo.tasks.kinds import TASKS
+from elmo.tasks.readers.splits import SPLITS, Parts
+from elmo.tasks.report_settings import DATASETS, Cell, Dataset, ReportSettings, cells
+from elmo.tasks.settings import TaskSettings
+from elmo.tasks.training import Examples, TaskReport, read_examples, train_task
+from elmo.text import COMPRESSED
+from elmo.training.array_files import write_text
+
+CELLS_FOLDER, RUNS_FOLDER, DATA_FOLDER = "cells", "runs", "data"
+
+
+def run_report(settings: ReportSettings, say: Callable[[str], None]) -> bool:
+    """Run what is not there yet.
+
+    Args:
+        settings: Which runs.
+        say: Told what happens, line by line.
+
+    Returns:
+        Whether everything is done; False if the time was over or the user stopped it.
+    """
+    if settings.data is None:
+        raise ConfigError("--data is missing: expected the folder of the task data")
+    started = time.monotonic()
+    wanted = cells(settings)
+    todo = [cell for cell in wanted if not cell_file(settings.out, cell).is_file()]
+    say(f"{len(wanted)} runs, {len(wanted) - len(todo)} of them done before")
+    # Runs on the same data follow each other: data are read once.
+    todo.sort(key=lambda cell: (cell.seed, list(DATASETS).index(cell.dataset)))
+    known: dict[str, Examples] = {}
+    for number, cell in enumerate(todo, start=1):
+        if settings.minutes is not None and time.monotonic() - started > 60 * settings.minutes:
+            say(f"time is over: {len(todo) - number + 1} runs are left for the next time")
+            return False
+        say(f"[{number}/{len(todo)}] {cell.name}")
+        report = _run(cell, settings, known)
+        if not report.finished:
+            return False
+        say(f"    {_figures(report)}")
+    return True
+
+
+def cell_file(out: Path, cell: Cell) -> Path:
+    """Give the file in which a run is written down."""
+    return out / CELLS_FOLDER / f"{cell.name}.json"
+
+
+def read_cells(out: Path) -> list[dict[str, Any]]:
+    """Read what all runs came to."""
+    found = sorted((out / CELLS_FOLDER).glob("*.json"))
+    if not found:
+        raise MissingFileError(f"no runs in {out / CELLS_FOLDER}: nothing to write")
+    return [json.loads(path.read_text(encoding="utf-8")) for path in found]
+
+
+def _run(cell: Cell, settings: ReportSettings, known: dict[str, Examples]) -> TaskReport:
+    dataset = DATASETS[cell.dataset]
+    folder = settings.out / RUNS_FOLDER / cell.name
+    chosen = _task_settings(cell, dataset, settings, folder)
+    with warnings.catch_warnings():
+        # What is odd about a data set is told once, not in each of its many runs.
+        warnings.simplefilter("ignore" if cell.dataset in known else "default")
+        if cell.dataset not in known:
+            known.clear()  # the data of one data set at a time
+            known[cell.dataset] = read_examples(TASKS[dataset.task], chosen)
+        report = train_task(dataset.task, chosen, known[cell.dataset])
+    if not report.finished:
+        return report
+    record = {
+        "dataset": cell.dataset,
+        "changes": dict(cell.changes),
+        "seed": cell.seed,
+        "version": __version__,
+        "device": settings.device,
+        "model": settings.model,
+        "report": dataclasses.asdict(report),
+        "curve": _curve(folder),
+    }
+    path = cell_file(settings.out, cell)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_text(path, json.dumps(record, indent=2) + "\n")
+    if not settings.keep:
+        shutil.rmtree(folder)
+    return report
+
+
+def _task_settings(
+    cell: Cell, dataset: Dataset, settings: ReportSettings, folder: Path
+) -> TaskSettings:
+    parts = _parts(cell.dataset, dataset, settings)
+    choices: dict[str, Any] = {**dataset.choices, **dict(cell.changes)}
+    return TaskSettings(
+        data=(parts.train,),
+        dev=(parts.dev,),
+        test=(parts.test,),
+        out=folder,
+        resume=True,
+        seed=cell.seed,
+        model=settings.model,
+        vectors=settings.vectors,
+        device=settings.device,
+        precision=settings.precision,
+        cache=settings.cache,
+        quiet=settings.quiet,
+        **choices,
+    )
+
+
+def _parts(name: str, dataset: Dataset, settings: ReportSettings) -> Parts:
+    """Find the three files of a data set, or cut it into them."""
+    assert settings.data is not None
+    source = settings.data / dataset.folder
+    if not source.is_dir():
+        raise MissingFileError(
+            f"no folder {source}: expected the data of {dataset.title}; leave it out with --tasks"
+        )
+    if dataset.parts is not None:
+        return Parts(*(_packed_or_not(source / file) for file in dataset.parts))
+    target = settings.out / DATA_FOLDER / name
+    there = sorted(target.glob("*.*"))
+    if len(there) == len(Parts._fields):
+        by_name = {path.stem: path for path in there}
+        return Parts(*(by_name[field] for field in Parts._fields))
+    return SPLITS[dataset.folder](source, target)
+
+
+def _packed_or_not(path: Path) -> Path:
+    candidates = [path, *(path.with_name(path.name + suffix) for suffix in COMPRESSED)]
+    for candidate in candidates:
+        if candidate.is_file():
+            return candidate
+    raise MissingFileError(f"no such file, packed or not: {path}")
+
+
+def _curve(folder: Path) -> list[dict[str, Any]]:
+    lines = (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+    return [json.loads(line) for line in lines]
+
+
+def _figures(report: TaskReport) -> str:
+    scores = report.test or report.dev
+    return (
+        f"{report.metric} {100 * scores[report.metric]:.2f} on test, "
+        f"{100 * report.dev[report.metric]:.2f} on dev, {report.rounds} rounds in "
+        f"{report.seconds_training:.0f} s after {report.seconds_preparing:.0f} s"
+    )
+
+
+def values_of(
+    found: Sequence[dict[str, Any]], dataset: str, changes: dict[str, Any]
+) -> list[float]:
+    """Give the main figure, in percent, of all runs of one kind, in the order of their seeds."""
+    chosen = [c for c in found if c["dataset"] == dataset and c["changes"] == changes]
+    chosen.sort(key=lambda c: c["seed"])
+    return [
+        100 * (c["report"]["test"] or c["report"]["dev"])[c["report"]["metric"]] for c in chosen
+    ]

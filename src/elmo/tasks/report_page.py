@@ -1,0 +1,156 @@
+"""results.md and results.json: the tables of the report with what they mean."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from elmo.errors import MissingExtraError
+from elmo.tasks.report import read_cells
+from elmo.tasks.report_plots import (
+    MAIN_PICTURE,
+    SHARES_PICTURE,
+    WEIGHTS_PICTURE,
+    draw_report,
+)
+from elmo.tasks.report_tables import (
+    BOTH,
+    GLOVE,
+    Cells,
+    main_table,
+    share_table,
+    times_table,
+    variants_table,
+    weights_table,
+)
+from elmo.training.array_files import write_text
+
+SHARES = (0.01, 0.1, 1.0)
+PICTURES_FOLDER = "results"
+PAGE_FILE, JSON_FILE = "results.md", "results.json"
+
+_INTRODUCTION = """\
+# What ELMo does for the tasks
+
+Test figures in percent, mean and standard deviation over seeds. *Errors less* is the share of the
+errors of the baseline that is gone, (b - a) / (100 - a), as the paper counts its relative gains.
+The baseline is the same model with the same sizes and training, reading GloVe (6 B words, 50
+values) instead of GloVe beside ELMo. The paper's columns are about other models, larger data and a
+larger biLM; only the relative gains can be compared.
+"""
+_SECTIONS: tuple[tuple[str, str, Mapping[str, Mapping[str, Any]]], ...] = (
+    (
+        "What words are made of",
+        "`random` vectors are learned from nothing; `ELMo` alone reads characters only.",
+        {
+            "random": {"features": "random"},
+            "GloVe": GLOVE,
+            "ELMo": {"features": "elmo"},
+            "GloVe + ELMo": BOTH,
+        },
+    ),
+    (
+        "Where ELMo comes in",
+        "Before the encoder, behind it, or both with a mix each (the paper's table 3).",
+        {
+            "GloVe": GLOVE,
+            "input": BOTH,
+            "output": {"elmo_at": "output"},
+            "both": {"elmo_at": "both"},
+        },
+    ),
+    (
+        "How layers are mixed",
+        "The top layer alone, the plain average, and learned weights with a weak or a strong pull "
+        "towards the average (the paper's table 2).",
+        {
+            "GloVe": GLOVE,
+            "top": {"mix": "top"},
+            "average": {"mix": "average"},
+            "learned, λ = 1": {"mix_l2": 1.0},
+            "learned": BOTH,
+        },
+    ),
+)
+
+
+def write_report(out: Path, copy: Path | None = None) -> list[str]:
+    """Write tables and pictures from the runs that are there.
+
+    Args:
+        out: Folder of the report.
+        copy: Where the page is wanted, too; its pictures go to a folder `results` beside it.
+
+    Returns:
+        Lines for people: what was written, and what could not be.
+    """
+    found = read_cells(out)
+    write_text(out / JSON_FILE, json.dumps(found, indent=1) + "\n")
+    notes = [f"{out / JSON_FILE}: {len(found)} runs"]
+    for page in [out / PAGE_FILE] + ([copy] if copy else []):
+        page.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            pictures = draw_report(found, page.parent / PICTURES_FOLDER, SHARES)
+        except MissingExtraError as error:
+            notes.append(f"no pictures: {error}")
+            pictures = []
+        write_text(page, render_page(found, pictures))
+        notes.append(f"{page}: written, with {len(pictures)} pictures")
+    return notes
+
+
+def render_page(found: Cells, pictures: list[str]) -> str:
+    """Give the page as Markdown."""
+
+    def shown(name: str, text: str) -> list[str]:
+        return [f"![{text}]({PICTURES_FOLDER}/{name})"] if name in pictures else []
+
+    parts = [_INTRODUCTION, main_table(found), *shown(MAIN_PICTURE, "gain of ELMo on every task")]
+    weights = weights_table(found)
+    if weights is not None:
+        parts += ["## Learned weights of layers", "As in the paper's figure 2."]
+        parts += [weights, *shown(WEIGHTS_PICTURE, "weights of layers as a heat map")]
+    for title, text, variants in _SECTIONS:
+        table = variants_table(found, variants)
+        if table is not None and any(_was_run(found, v) for v in variants.values()):
+            parts += [f"## {title}", text, table]
+    shares = share_table(found, SHARES)
+    if shares is not None:
+        parts += ["## Parts of the training data", shares]
+        parts += shown(SHARES_PICTURE, "figures over the share of the training data")
+    parts += ["## Size and time", _machine(found), times_table(found), _commands()]
+    return "\n\n".join(part.strip("\n") for part in parts) + "\n"
+
+
+def _was_run(found: Cells, changes: Mapping[str, Any]) -> bool:
+    return bool(changes) and changes != GLOVE and any(c["changes"] == changes for c in found)
+
+
+def _machine(found: Cells) -> str:
+    devices = sorted({str(cell["device"]) for cell in found})
+    models = sorted({str(cell["model"] or "the default model") for cell in found})
+    seeds = 1 + max(cell["seed"] for cell in found)
+    return (
+        f"{len(found)} runs, {seeds} seeds, on {', '.join(devices)}; biLM: {', '.join(models)}. "
+        "Times are those of runs with ELMo and all training data; preparing is reading and, where "
+        "layers are not in the cache yet, embedding."
+    )
+
+
+def _commands() -> str:
+    return """\
+## Made by
+
+```
+elmo task report --data DATA --out REPORT --seeds 3      # one run a cell; goes on where it stopped
+elmo task report --out REPORT --only-write --write docs/results.md
+```
+
+One cell by hand, here SST-5:
+
+```
+elmo task train classify --data sst/train.txt --dev sst/dev.txt --test sst/test.txt \\
+    --features glove+elmo --seed 0 --out head
+```"""
