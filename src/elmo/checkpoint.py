@@ -1,6 +1,6 @@
 """Weights on disk: every published layout in, ours and the published one out, bit for bit.
 
-Two layouts, with `tensors.tensor_table` between them:
+Two layouts, with `tensors.tensor_table` between them, and a third that is only read (`manylangs`):
 
 * the published one, `options.json` + `weights.hdf5` (bilm-tf, AllenNLP, simple_elmo, ...);
 * ours, a folder with `config.json` + `model.safetensors` + a model card.
@@ -20,7 +20,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, Literal, get_args
 
 import h5py
 import numpy as np
@@ -38,6 +38,7 @@ from elmo.errors import (
     OutputExistsError,
     WeightsError,
 )
+from elmo.manylangs import read_manylangs
 from elmo.model_files import (
     CARD_FILE,
     CHARACTERS_FILE,
@@ -60,6 +61,7 @@ from elmo.weight_checks import (
     require_same_names,
     require_shape,
 )
+from elmo.word_lookup import LOOKUP_FILE, LOOKUP_WORDS, WordLookup
 
 Tensors = dict[str, Tensor]
 
@@ -77,8 +79,10 @@ class Checkpoint:
     """The characters of a model that spells words as code points."""
     warm_state: tuple[Tensor, Tensor] | None = None
     """Burned-in hidden `(layers, 2, projection_dim)` and memory `(layers, 2, dim)`, if saved."""
-    layout: ModelFormat = "elmo"
+    layout: ModelFormat | Literal["manylangs"] = "elmo"
     """In which layout it was read."""
+    lookup: WordLookup | None = None
+    """Terms of known words beside their characters, in models of ELMoForManyLangs."""
     softmax: Mapping[str, Tensor] = field(default_factory=dict)
     """The language model's output layer, if present: `weight` (words, projection_dim) and `bias`
     (words,), without `weight` where it is the table of words; or the tensors of an adaptive one.
@@ -100,6 +104,8 @@ class Checkpoint:
             tensor = self.tensors[name].contiguous()
             digest.update(f"{name}{tuple(tensor.shape)}".encode())
             digest.update(tensor.numpy().data)
+        if self.lookup is not None:
+            self.lookup.update(digest)
         return digest.hexdigest()
 
 
@@ -115,7 +121,10 @@ def load_checkpoint(files: ModelFiles, *, lazily: bool = False) -> Checkpoint:
             Its shapes are checked all the same. Only our own layout has a file for it.
     """
     description = _read_json(files.options)
-    read = _read_ours if files.is_ours else _read_published
+    if files.is_manylangs:
+        read = _read_manylangs
+    else:
+        read = _read_ours if files.is_ours else _read_published
     checkpoint = read(files, description)
     for name, tensor in checkpoint.tensors.items():
         require_finite(files.weights, name, tensor)
@@ -188,6 +197,18 @@ def _read_ours(files: ModelFiles, description: Mapping[str, Any]) -> Checkpoint:
         alphabet=alphabet,
         warm_state=_checked_warm_state(path, config, *warm),
         softmax=StoredTensors(softmax, "softmax") if softmax.exists() else {},
+        lookup=WordLookup.read(path.parent, config.projection_dim, config.max_characters - 2),
+    )
+
+
+def _read_manylangs(files: ModelFiles, description: Mapping[str, Any]) -> Checkpoint:
+    found = read_manylangs(files.weights.parent, description)
+    return Checkpoint(
+        config=found.config,
+        tensors=found.tensors,
+        alphabet=found.alphabet,
+        lookup=found.lookup,
+        layout="manylangs",
     )
 
 
@@ -349,9 +370,21 @@ def save_folder(checkpoint: Checkpoint, folder: Path | str, dtype: OutputDtype =
             save_file(softmax, path, metadata={"format": "pt"})
     else:  # one that belongs to what was here before
         (folder / SOFTMAX_FILE).unlink(missing_ok=True)
+    _write_lookup(checkpoint.lookup, folder, dtype)
     _write_lists(checkpoint, folder)
     (folder / CONFIG_FILE).write_text(checkpoint.config.to_json(), encoding="utf-8")
     _write_card(in_numbers_of(checkpoint, dtype), folder / CARD_FILE)
+
+
+def _write_lookup(lookup: WordLookup | None, folder: Path, dtype: OutputDtype) -> None:
+    if lookup is None:
+        for name in (LOOKUP_FILE, LOOKUP_WORDS):
+            (folder / name).unlink(missing_ok=True)
+        return
+    with _replacing(folder / LOOKUP_WORDS) as path:
+        lookup.write_words(path)
+    with _replacing(folder / LOOKUP_FILE) as path:
+        save_file(rounded(lookup.tensors(), dtype, folder), path, metadata={"format": "pt"})
 
 
 def in_numbers_of(checkpoint: Checkpoint, dtype: OutputDtype) -> Checkpoint:
@@ -360,8 +393,12 @@ def in_numbers_of(checkpoint: Checkpoint, dtype: OutputDtype) -> Checkpoint:
         return checkpoint
     tensors = rounded(checkpoint.tensors, dtype, "the model")
     softmax = rounded(checkpoint.softmax, dtype, "the model")
+    lookup = checkpoint.lookup
+    if lookup is not None:
+        lookup = lookup.rounded_to(rounded(lookup.tensors(), dtype, "the model"))
     return dataclasses.replace(
         checkpoint,
+        lookup=lookup,
         tensors={name: tensor.float() for name, tensor in tensors.items()},
         softmax={name: tensor.float() for name, tensor in softmax.items()},
     )
@@ -372,6 +409,11 @@ def save_published(checkpoint: Checkpoint, folder: Path | str) -> None:
 
     A warm state, mix weights and an adaptive softmax have no place there and are left out.
     """
+    if checkpoint.lookup is not None:
+        raise ConfigError(
+            "the model has vectors of whole words beside its characters (ELMoForManyLangs), for "
+            "which the layout hdf5 has no place; choose the layout elmo"
+        )
     require_alphabet(checkpoint.config, checkpoint.alphabet)
     folder = _made_folder(folder)
     if (folder / WEIGHTS_FILE).exists():

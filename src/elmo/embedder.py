@@ -102,9 +102,11 @@ class ELMo:
         self._word_cache_mb = word_cache_mb
         self._token_file = token_file
         self._softmax = checkpoint.softmax
+        self._lookup = checkpoint.lookup
         self._told_of_cut_words = False
         # Rounded weights cannot be given back, so their fingerprint is taken now.
-        self._fingerprint = None if precision == "fp32" else checkpoint.fingerprint()
+        later = precision == "fp32" and self._lookup is None
+        self._fingerprint = None if later else checkpoint.fingerprint()
         warm_state = _single_row(checkpoint.warm_state)
         bilm = BiLM.from_checkpoint(checkpoint)
         del checkpoint, model  # so that weights can be freed one by one while they are packed
@@ -126,7 +128,9 @@ class ELMo:
         else:
             model = on_gpu(bilm, self.precision, place)
         ids = word_ids(self.config, bilm.vocabulary, bilm.alphabet)
-        pipeline = Pipeline(model, ids, warm_state, self._word_cache_mb, self._token_file)
+        pipeline = Pipeline(
+            model, ids, warm_state, self._word_cache_mb, self._token_file, self._lookup
+        )
         if self._token_file is not None:
             known = self._fingerprint or model.to_checkpoint().fingerprint()
             width = self.config.projection_dim
@@ -181,7 +185,7 @@ class ELMo:
         if isinstance(token_file, str | Path):
             token_file = TokenFile(token_file)
         return cls(
-            open_model(name_or_path, options, weights, hub),
+            open_model(name_or_path, options, weights, hub, lookups=True),
             precision=precision,
             device=device,
             tokenizer=tokenizer,
@@ -217,6 +221,7 @@ class ELMo:
             config=self.config,
             warm_state=None if warm is None else (warm.hidden[:, :, 0], warm.memory[:, :, 0]),
             softmax=self._softmax,
+            lookup=self._lookup,
         )
 
     def __getstate__(self) -> dict[str, Any]:

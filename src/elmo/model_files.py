@@ -15,6 +15,8 @@ OPTIONS_FILE = "options.json"
 HDF5_FILE = "weights.hdf5"
 VOCABULARY_FILE = "vocab.txt"
 CHARACTERS_FILE = "characters.txt"
+MANYLANGS_FILE = "encoder.pkl"
+"""Weights of ELMoForManyLangs; the rest of such a model lies beside it, under fixed names."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,6 +33,11 @@ class ModelFiles:
     def is_ours(self) -> bool:
         """Whether this is our own layout (else the published one)."""
         return self.weights.suffix == ".safetensors"
+
+    @property
+    def is_manylangs(self) -> bool:
+        """Whether this is a folder of ELMoForManyLangs."""
+        return self.weights.name == MANYLANGS_FILE
 
 
 def find_model(path: Path | str) -> ModelFiles:
@@ -74,7 +81,11 @@ def _find_vocabulary(folder: Path) -> Path | None:
 def _find_weights(folder: Path) -> Path:
     if (folder / WEIGHTS_FILE).exists():
         return folder / WEIGHTS_FILE
-    for name in (HDF5_FILE, "model.hdf5"):  # the NLPL repository calls it model.hdf5
+    for name in (
+        HDF5_FILE,
+        "model.hdf5",
+        MANYLANGS_FILE,
+    ):  # the NLPL repository calls it model.hdf5
         if (folder / name).exists():
             return folder / name
     found = sorted(p for pattern in ("*.hdf5", "*.h5") for p in folder.glob(pattern))
@@ -91,7 +102,7 @@ def _find_weights(folder: Path) -> Path:
 
 
 def _find_options(folder: Path, weights: Path) -> Path:
-    if weights.suffix == ".safetensors":
+    if weights.suffix == ".safetensors" or weights.name == MANYLANGS_FILE:
         expected = [folder / CONFIG_FILE]
     else:
         # AllenNLP's names: X_weights.hdf5 goes with X_options.json.

@@ -44,6 +44,8 @@ def open_model(
     options: str | Path | None = None,
     weights: str | Path | None = None,
     hub: HubOptions | None = None,
+    *,
+    lookups: bool = False,
 ) -> Checkpoint:
     """Read a model, wherever it is.
 
@@ -56,6 +58,8 @@ def open_model(
         options: Instead of a name: an `options.json`, together with `weights`.
         weights: Instead of a name: a `weights.hdf5`, together with `options`.
         hub: How models are downloaded.
+        lookups: Whether the caller can use vectors of whole words beside characters; models of
+            ELMoForManyLangs have them, and give other vectors without. If not, they are refused.
     """
     if options is not None or weights is not None:
         return load_checkpoint(_explicit_pair(name, options, weights), lazily=True)
@@ -63,7 +67,13 @@ def open_model(
         name = default_model()
     if isinstance(name, str) and name.startswith(_RANDOM) and not Path(name).exists():
         return _untrained(name)
-    return load_checkpoint(find_model(find_folder(name, hub)), lazily=True)
+    checkpoint = load_checkpoint(find_model(find_folder(name, hub)), lazily=True)
+    if checkpoint.lookup is not None and not lookups:
+        raise ConfigError(
+            f"{name} has vectors of whole words beside its characters (ELMoForManyLangs): it can "
+            "embed (ELMo, elmo embed), but not be trained, scored with, or part of a task model"
+        )
+    return checkpoint
 
 
 def default_model() -> str:

@@ -27,6 +27,7 @@ from elmo.packed import PackedBiLM
 from elmo.selection import Selection
 from elmo.sentences import Words
 from elmo.settings import StatePolicy
+from elmo.word_lookup import WordLookup
 from elmo.word_vectors import TokenFile, WordVectors
 
 CARRY_ROWS = 64
@@ -54,6 +55,7 @@ class Pipeline:
         word_cache_mb: Memory for the context-free vectors of words seen before; if None, chosen by
             the device.
         token_file: Precomputed context-free vectors.
+        lookup: Terms of known words that are added to what their characters give.
     """
 
     def __init__(
@@ -63,8 +65,10 @@ class Pipeline:
         warm_state: State | None = None,
         word_cache_mb: float | None = None,
         token_file: TokenFile | None = None,
+        lookup: WordLookup | None = None,
     ) -> None:
         self.model = model
+        self.lookup = lookup
         self.ids = ids
         self.config = model.config
         self.device = model.boundaries.device
@@ -158,7 +162,8 @@ class Pipeline:
     def _encode(self, words: Sequence[str]) -> Tensor:
         """Compute the context-free vectors of words, on the model's device."""
         with torch.no_grad(), _exact_convolutions():
-            return self.model.encode_words(send(self.ids.rows(words).numpy(), self.device))
+            vectors = self.model.encode_words(send(self.ids.rows(words).numpy(), self.device))
+        return vectors if self.lookup is None else self.lookup.add_to(vectors, words)
 
     # --- state ------------------------------------------------------------------------------------
 

@@ -95,7 +95,7 @@ def info(
     """
     from elmo.models import default_model, is_untrained, open_model
 
-    checkpoint = open_model(model, options, weights)
+    checkpoint = open_model(model, options, weights, lookups=True)
     config = checkpoint.config
     facts: dict[str, Any] = {
         "model": str(model or weights or default_model()),
@@ -203,7 +203,7 @@ def convert(
         target, source = Path(source), None  # the pair stands for SRC
     if target is None:
         raise ElmoError("elmo convert needs SRC and DST; see elmo convert --help")
-    checkpoint = open_model(source, options, weights)
+    checkpoint = open_model(source, options, weights, lookups=True)
     ours = dtype == "float16" or card is not None or checkpoint.layout != "elmo"
     layout = to or ("elmo" if ours else "hdf5")
     described = _card_to_write(card, layout)
