@@ -4,6 +4,7 @@ import json
 import os
 import pickle
 import shutil
+import zipfile
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from elmo.checkpoint import save_folder, save_published
 from elmo.cli import main
 from elmo.errors import ConfigError, ElmoError, InputError, MissingFileError, WeightsError
 from elmo.models import open_model
+from file_server import serve
 
 # A word that is longer than the model reads is part of it.
 pytestmark = pytest.mark.filterwarnings("ignore:.*longer than.*:elmo.errors.ElmoWarning")
@@ -228,6 +230,22 @@ def test_files_of_old_pytorch_are_read(tmp_path, elmo):
     folder = write_model(tmp_path / "old", zipped=False)
     found = ELMo.from_pretrained(folder, device="cpu")
     assert found.fingerprint == elmo.fingerprint
+
+
+def test_an_archive_of_theirs_is_downloaded_and_read(folder, elmo, tmp_path, monkeypatch):
+    monkeypatch.setenv("no_proxy", "*")
+    monkeypatch.setenv("ELMO_CACHE", str(tmp_path))
+    with zipfile.ZipFile(tmp_path / "142.zip", "w") as archive:
+        archive.writestr("README", "hello")
+        for path in folder.iterdir():
+            archive.write(path, f"de.model/{path.name}")
+    with serve() as server:
+        monkeypatch.setenv("ELMO_MIRROR", server.address)
+        place = "/vectors.nlpl.eu/repository/11/142.zip"
+        server.files[place] = (tmp_path / "142.zip").read_bytes()
+        found = ELMo.from_pretrained("manylangs:de", device="cpu")
+    assert found.fingerprint == elmo.fingerprint
+    assert ELMo.from_pretrained("manylangs:DE").fingerprint == elmo.fingerprint  # server is gone
 
 
 def test_a_known_word_matters_and_belongs_to_the_fingerprint(elmo, copied):
