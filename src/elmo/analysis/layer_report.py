@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from elmo.analysis.layer_tasks import LayerReport
 from elmo.analysis.report_files import TITLE, frame, save_figure
@@ -99,7 +99,7 @@ def _percent(value: float | None) -> str:
 
 
 def draw_layers(report: LayerReport, stem: Path) -> None:
-    """Draw a panel of bars for each task.
+    """Draw a panel for each task.
 
     Args:
         report: What was measured.
@@ -107,40 +107,58 @@ def draw_layers(report: LayerReport, stem: Path) -> None:
     """
     from matplotlib.figure import Figure
 
-    panels: list[tuple[str, list[str], list[float], float | None, str]] = []
-    if report.pos:
-        names, values = [s.layer for s in report.pos], [s.accuracy for s in report.pos]
-        panels.append(("Parts of speech, accuracy", names, values, None, ""))
-    if report.wsd:
-        names, values = [s.layer for s in report.wsd], [s.f1 for s in report.wsd]
-        panels.append(("Senses, F1", names, values, report.first_sense_f1, "first sense"))
-    if report.wic:
-        names, values = [s.layer for s in report.wic], [s.accuracy for s in report.wic]
-        often = report.pairs_most_frequent
-        panels.append(("Word in context, accuracy", names, values, often, "most frequent answer"))
+    panels = list(_panels(report))
     figure = Figure(figsize=(4.2 * max(1, len(panels)), 4), layout="constrained")
     for axes, panel in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
-        _draw_bars(axes, *panel)
+        _draw_panel(axes, panel)
     figure.suptitle(f"elmo analyze layers: {report.model}", fontsize=10)
     save_figure(figure, stem)
 
 
-def _draw_bars(
-    axes: Any, title: str, names: list[str], values: list[float], base: float | None, told: str
-) -> None:
-    best = max(range(len(values)), key=values.__getitem__)
-    colors = ["C0" if place == best else "#9ecae1" for place in range(len(values))]
-    shares = [100 * value for value in values]
-    bars = axes.bar(range(len(values)), shares, color=colors, width=0.6)
-    axes.bar_label(bars, fmt="%.1f", padding=2, fontsize=9)
-    lowest = min([*shares, *([] if base is None else [100 * base])])
-    axes.set_ylim(max(0.0, lowest - 8), min(104.0, max(shares) + 5))
-    if base is not None:
-        axes.axhline(100 * base, color="0.4", linestyle="--", linewidth=1)
-        axes.annotate(told, (len(values) - 0.5, 100 * base), (0, 3), "data", "offset points",
-                      ha="right", fontsize=8, color="0.3")  # fmt: skip
-    labels = [name if name == "mix" else f"layer {name}" for name in names]
-    axes.set_xticks(range(len(values)), labels)
-    axes.set_ylabel("% (the axis does not begin at 0)", fontsize=8)
-    axes.set_title(title, **TITLE)
+class _Panel(NamedTuple):
+    title: str
+    names: list[str]
+    values: list[float]
+    base: float | None = None
+    """What is achieved without a model."""
+    base_name: str = ""
+
+
+def _panels(report: LayerReport) -> Iterator[_Panel]:
+    if report.pos:
+        values = [score.accuracy for score in report.pos]
+        yield _Panel("Parts of speech, accuracy", [s.layer for s in report.pos], values)
+    if report.wsd:
+        values = [score.f1 for score in report.wsd]
+        base = report.first_sense_f1
+        yield _Panel("Senses, F1", [s.layer for s in report.wsd], values, base, "first sense")
+    if report.wic:
+        values, names = [s.accuracy for s in report.wic], [s.layer for s in report.wic]
+        base = report.pairs_most_frequent
+        yield _Panel("Word in context, accuracy", names, values, base, "most frequent answer")
+
+
+def _draw_panel(axes: Any, panel: _Panel) -> None:
+    """Draw dots, not bars: the axis does not begin at 0."""
+    shares = [100 * value for value in panel.values]
+    places = range(len(shares))
+    axes.plot(places, shares, "o", color="C0", ms=9)
+    axes.vlines(places, 0, shares, color="C0", alpha=0.25)
+    for place, share in zip(places, shares, strict=True):
+        axes.annotate(f"{share:.1f}", (place, share), (0, 8), "data", "offset points", ha="center")
+    base = [] if panel.base is None else [100 * panel.base]
+    lowest, highest = min(shares + base), max(shares + base)
+    margin = max(1.0, highest - lowest)
+    axes.set_ylim(max(0.0, lowest - 0.4 * margin), highest + 0.3 * margin)
+    for share in base:
+        axes.axhline(share, color="0.4", linestyle="--", linewidth=1)
+        where = axes.get_yaxis_transform()
+        axes.text(
+            0.99, share, panel.base_name, transform=where, ha="right", va="bottom", fontsize=8
+        )
+    labels = [name if name == "mix" else f"layer {name}" for name in panel.names]
+    axes.set_xticks(places, labels)
+    axes.set_xlim(-0.5, len(shares) - 0.5)
+    axes.set_ylabel("%")
+    axes.set_title(panel.title, **TITLE)
     frame(axes)
