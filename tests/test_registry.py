@@ -32,6 +32,7 @@ from strategies import VOCABULARY, seeded_bilm
 
 ROOT = Path(__file__).parents[1]
 SENTENCES = [["The", "cat"], ["No"]]
+TINY_RUN = "--steps 2 --batch 2 --unroll 4 --quiet --device cpu".split()
 CARD = ModelCard(
     name="small-en",
     language="en",
@@ -247,11 +248,13 @@ def test_without_the_bundled_model_the_default_is_untrained_and_says_so(monkeypa
 
 
 def test_commands_use_the_bundled_model_when_none_is_named(bundled, tmp_path, capsys):
-    (tmp_path / "text.txt").write_text("the cat sat\n")
+    (tmp_path / "text.txt").write_text("the cat sat\n\n" * 40)
     for arguments in (
         ["embed", str(tmp_path / "text.txt"), str(tmp_path / "out.h5")],
         ["info"],
         ["perplexity", str(tmp_path / "text.txt")],
+        ["score", str(tmp_path / "text.txt")],
+        ["finetune", str(tmp_path / "text.txt"), "--out", str(tmp_path / "tuned"), *TINY_RUN],
         ["substitutes", "the [cat] sat"],
     ):
         assert main(arguments) == 0, arguments

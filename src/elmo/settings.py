@@ -37,7 +37,8 @@ class ModelChoice:
     """Which model, and how it computes."""
 
     model: str | None = None
-    """Folder, weights file, or repository of the Hugging Face Hub; else the default model."""
+    """A name that elmo models lists, folder, weights file, or repository of the Hugging Face Hub;
+    else the default model."""
     options: Path | None = None
     """Instead of --model: an options.json, together with --weights."""
     weights: Path | None = None

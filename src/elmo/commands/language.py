@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 _MODEL = ModelChoice()
 _READING = ReadingSettings()
 _MARKED = re.compile(r"\[([^\[\]]*)\]")
+_WEIGHTS = (".safetensors", ".hdf5", ".h5", ".pkl")
 _SHOWN = 40
 """Characters of a word that tables show."""
 
@@ -47,8 +49,9 @@ def perplexity(
     Parameters
     ----------
     model
-        Folder, weights file, or repository of the Hugging Face Hub, with an output layer. With
-        --model, or with --options and --weights, there is only TEXT.
+        A name that elmo models lists, folder, weights file, or repository of the Hugging Face Hub,
+        with an output layer. With --model, or with --options and --weights, there is only TEXT;
+        a single argument is TEXT, too, and the model the default one.
     text
         Text, one sentence a line (or raw text, see --tokenizer); may be compressed; - for standard
         input.
@@ -65,7 +68,7 @@ def perplexity(
     """
     choice, text = _model_and(text, model, choice)
     if text is None:
-        raise ElmoError("elmo perplexity needs MODEL and TEXT; see elmo perplexity --help")
+        raise ElmoError("elmo perplexity needs TEXT; see elmo perplexity --help")
     with _open_text(text, settings) as source:
         scorer = _load(choice)
         found = scorer.perplexity(
@@ -107,8 +110,9 @@ def score(
     Parameters
     ----------
     model
-        Folder, weights file, or repository of the Hugging Face Hub, with an output layer. With
-        --model, or with --options and --weights, there is only TEXT.
+        A name that elmo models lists, folder, weights file, or repository of the Hugging Face Hub,
+        with an output layer. With --model, or with --options and --weights, there is only TEXT; a
+        single argument that is a text file is TEXT, too, and the model the default one.
     text
         Text, one sentence a line (or raw text, see --tokenizer); may be compressed; standard input
         by default.
@@ -161,8 +165,9 @@ def substitutes(
     Parameters
     ----------
     model
-        Folder, weights file, or repository of the Hugging Face Hub, with an output layer. With
-        --model, or with --options and --weights, there is only SENTENCE.
+        A name that elmo models lists, folder, weights file, or repository of the Hugging Face Hub,
+        with an output layer. With --model, or with --options and --weights, there is only SENTENCE;
+        a single argument is SENTENCE, too, and the model the default one.
     sentence
         A sentence with one or more words in square brackets, each looked at on its own.
     choice
@@ -178,7 +183,7 @@ def substitutes(
     """
     choice, sentence = _model_and(sentence, model, choice)
     if sentence is None:
-        raise ElmoError("elmo substitutes needs MODEL and SENTENCE; see elmo substitutes --help")
+        raise ElmoError("elmo substitutes needs SENTENCE; see elmo substitutes --help")
     from elmo.text import get_tokenizer
 
     words, positions = marked_words(sentence, get_tokenizer(tokenizer))
@@ -243,9 +248,14 @@ def _model_and(
                 f"the model is named twice: {model!r}, and by a flag; leave one of them out"
             )
         return choice, model
-    if rest is None and alone == "rest":
+    if rest is None and (alone == "rest" or _is_text_file(model)):
         return choice, model
     return dataclasses.replace(choice, model=model), rest
+
+
+def _is_text_file(name: str | None) -> bool:
+    """Tell whether a name is that of a file which is not a model's."""
+    return name is not None and Path(name).is_file() and Path(name).suffix not in _WEIGHTS
 
 
 def _load(choice: ModelChoice) -> LanguageModelScorer:

@@ -44,7 +44,7 @@ def train(
 @app.command
 def finetune(
     model: Annotated[str, Parameter(name="MODEL")],
-    corpus: Annotated[list[Path], Parameter(name="CORPUS")],
+    corpus: Annotated[list[Path] | None, Parameter(name="CORPUS")] = None,
     /,
     *,
     config: Path | None = None,
@@ -60,7 +60,8 @@ def finetune(
     Parameters
     ----------
     model
-        Folder, weights file or Hub repository.
+        A name that elmo models lists, folder, weights file or Hub repository. A single argument is
+        the corpus, and the model the default one.
     corpus
         A folder that elmo prepare wrote, or text files.
     config
@@ -72,9 +73,12 @@ def finetune(
     settings
         How. One pass over the text if no length is given, two if the output layer is new.
     """
+    from elmo.models import default_model
     from elmo.training.finetune import finetune
 
     del config
+    if corpus is None:
+        model, corpus = default_model(), [Path(model)]
     return _tell(finetune(model, corpus, settings, tokenizer, vocab_size))
 
 
