@@ -65,8 +65,8 @@ class WordNet:
         if part not in self._data:
             self._data[part] = (self._folder / f"data.{part}").read_bytes()
         data = self._data[part]
-        fields = data[offset : data.find(b"\n", offset)].decode("utf-8").split()
-        if len(fields) < 6 or int(fields[0]) != offset:
+        fields = data[offset : data.find(b"\n", offset)].decode("utf-8", "replace").split()
+        if len(fields) < 6 or fields[0] != f"{offset:08d}":
             raise InputError(
                 f"{self._folder}: data.{part} has no sense at {offset}, where index.{part} says it "
                 "is; are the files of one version?"
