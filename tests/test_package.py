@@ -34,7 +34,7 @@ LEVELS = [
     {"vocabulary", "sentences", "linear", "modelcard", "softmax_losses"},
     {"tensors", "batching", "vector_files", "output_layers", "static_vectors"},
     {"weight_checks", "vector_sources"},
-    {"tensor_files"},
+    {"tensor_files", "hdf5_weights"},
     {"word_lookup"},
     {"manylangs"},
     {"checkpoint", "layers", "selection", "word_vectors"},

@@ -23,8 +23,6 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 import h5py
-import numpy as np
-import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
@@ -37,6 +35,13 @@ from elmo.errors import (
     OutputError,
     OutputExistsError,
     WeightsError,
+)
+from elmo.hdf5_weights import (
+    read_rows,
+    read_softmax,
+    stored_names,
+    with_word_count,
+    write_rows,
 )
 from elmo.manylangs import read_manylangs
 from elmo.model_files import (
@@ -53,7 +58,7 @@ from elmo.model_files import (
 from elmo.modelcard import model_card
 from elmo.settings import ModelFormat, OutputDtype
 from elmo.tensor_files import StoredTensors, read_tensors, rounded
-from elmo.tensors import TensorRow, standard_name, tensor_table
+from elmo.tensors import tensor_table
 from elmo.vocabulary import Vocabulary
 from elmo.weight_checks import (
     check_softmax,
@@ -232,15 +237,11 @@ def _read_published(files: ModelFiles, description: Mapping[str, Any]) -> Checkp
         raise MissingFileError(f"no such weights file: {path}")
     try:
         with h5py.File(path, "r") as file:
-            stored = _stored_names(file)
-            config = ElmoConfig.from_options(_with_word_count(description, file, stored))
+            stored = stored_names(file)
+            config = ElmoConfig.from_options(with_word_count(description, file, stored))
             alphabet = _read_alphabet(config, files)
-            tensors = _read_rows(path, file, stored, tensor_table(config))
-            softmax = {
-                ours: _read_dataset(file[stored[theirs]])
-                for ours, theirs in (("weight", "softmax/W"), ("bias", "softmax/b"))
-                if theirs in stored
-            }
+            tensors = read_rows(path, file, stored, tensor_table(config))
+            softmax = read_softmax(file, stored)
     except ElmoError:
         raise
     except (OSError, RuntimeError, KeyError, TypeError, ValueError) as error:
@@ -251,53 +252,6 @@ def _read_published(files: ModelFiles, description: Mapping[str, Any]) -> Checkp
     return Checkpoint(
         config=config, tensors=tensors, alphabet=alphabet, layout="hdf5", softmax=softmax
     )
-
-
-def _read_rows(
-    path: Path, file: h5py.File, stored: Mapping[str, str], table: list[TensorRow]
-) -> Tensors:
-    require_same_names(
-        path,
-        {row.stored for row in table},
-        {name for name in stored if re.match(r"(RNN_|CNN|char_embed$)(?!.*Adagrad)", name)},
-        kept=set(stored),
-    )
-    tensors: Tensors = {}
-    for row in table:
-        dataset = file[stored[row.stored]]
-        values = _read_dataset(dataset)
-        if row.stored == "char_embed" and values.shape[0] == row.stored_shape[0] + 1:
-            # Some exports carry the masked row already (262 rows); it must be zero.
-            values = values[1:] if not values[0].any() else values
-        require_shape(path, row.stored, row.stored_shape, tuple(values.shape))
-        for name, part in zip(row.ours, row.read(values), strict=True):
-            tensors[name] = part.contiguous()
-    return tensors
-
-
-def _read_dataset(dataset: h5py.Dataset) -> Tensor:
-    return torch.from_numpy(np.asarray(dataset[...], dtype=np.float32))
-
-
-def _stored_names(file: h5py.File) -> dict[str, str]:
-    """Map the standard name of each dataset to the name that the file uses."""
-    names: list[str] = []
-    file.visititems(lambda name, item: names.append(name) if hasattr(item, "shape") else None)
-    return {standard_name(name): name for name in names}
-
-
-def _with_word_count(
-    options: Mapping[str, Any], file: h5py.File, stored: Mapping[str, str]
-) -> Mapping[str, Any]:
-    """Fill in the vocabulary size of a word model, which not every options.json states."""
-    if options.get("char_cnn") is not None or "n_tokens_vocab" in options:
-        return options
-    if "embedding" not in stored:
-        raise ConfigError(
-            "options.json has no 'char_cnn' and the weights have no 'embedding': "
-            "the model reads neither characters nor words"
-        )
-    return {**options, "n_tokens_vocab": int(file[stored["embedding"]].shape[0])}
 
 
 def _check_vocabulary(checkpoint: Checkpoint, files: ModelFiles) -> None:
@@ -422,12 +376,7 @@ def save_published(checkpoint: Checkpoint, folder: Path | str) -> None:
             "choose another folder"
         )
     with _replacing(folder / HDF5_FILE) as path, h5py.File(path, "w") as file:
-        for row in tensor_table(checkpoint.config):
-            stored = row.write(tuple(checkpoint.tensors[name] for name in row.ours))
-            file.create_dataset(row.stored, data=stored.contiguous().numpy())
-        for ours, theirs in (("weight", "softmax/W"), ("bias", "softmax/b")):
-            if ours in checkpoint.softmax:
-                file.create_dataset(theirs, data=checkpoint.softmax[ours].contiguous().numpy())
+        write_rows(file, tensor_table(checkpoint.config), checkpoint.tensors, checkpoint.softmax)
     _write_lists(checkpoint, folder)
     options = json.dumps(checkpoint.config.to_options(), indent=2) + "\n"
     (folder / OPTIONS_FILE).write_text(options, encoding="utf-8")
