@@ -168,6 +168,9 @@ def test_the_task_module_loads_by_the_same_names(folders, tiny_bilm):
         "elmo_2x4096_512_2048cnn_2xhighway_weights.hdf5",
         "vocab.txt",
         "characters.txt",
+        "lookup.safetensors",
+        "lookup.txt",
+        "card.json",
     ],
 )
 def test_the_hub_is_asked_for_every_file_that_a_model_may_have(name):

@@ -13,7 +13,9 @@ from elmo.config import ElmoConfig, Preset
 from elmo.errors import ConfigError, ElmoWarning, MissingFileError
 from elmo.model_cache import is_offline, network_options, obtain
 from elmo.model_files import CHARACTERS_FILE, ModelFiles, find_model, name_files
+from elmo.modelcard import CARD_JSON
 from elmo.registry import bundled_models, find_published, similar_names
+from elmo.word_lookup import LOOKUP_WORDS
 
 DEFAULT_MODEL = "small-en"
 """What is loaded when nobody names a model."""
@@ -22,7 +24,7 @@ _WITHOUT_IT = "random-small"  # an installation that lost the trained one
 
 _RANDOM = "random-"
 _HUB_FILES = ["config.json", "*.safetensors", "*options*.json", "*.hdf5", "*.h5", "vocab*.txt*"]
-_HUB_FILES += [CHARACTERS_FILE]
+_HUB_FILES += [CHARACTERS_FILE, LOOKUP_WORDS, CARD_JSON]
 
 
 @dataclass(frozen=True, kw_only=True)
