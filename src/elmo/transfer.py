@@ -87,7 +87,7 @@ def receive(file: RemoteFile, target: Path, options: FetchOptions) -> str:
                 if failures >= options.attempts:
                     raise DownloadError(
                         f"{file.address}: {error}, {failures} times in a row. "
-                        f"{_kept(partial)}. Or: {by_hand(file, target)}"
+                        f"{_kept(partial)}. {by_hand(file, target)}"
                     ) from error
                 if options.show_progress:
                     tell(f"{target.name}: {error}; trying again")

@@ -71,7 +71,7 @@ class WordLookup:
             return vectors
         places, rows = torch.tensor(found).T
         terms = torch.cat([self._terms(some) for some in rows.split(_AT_A_TIME)])
-        return vectors.index_add(0, places.to(vectors.device), terms.to(vectors.device))
+        return vectors.index_add(0, places.to(vectors.device), terms.to(vectors))
 
     def _terms(self, rows: Tensor) -> Tensor:
         # Sums instead of a product, so that a word's term does not depend on its neighbours.
