@@ -160,8 +160,9 @@ class ELMo:
         """Load a model in any layout.
 
         Args:
-            name_or_path: A folder, a weights file, or a repository of the Hugging Face Hub; the
-                default model if None.
+            name_or_path: A folder, a weights file, a name that `elmo models` lists (`small-en`,
+                `original`, ...), or a repository of the Hugging Face Hub; the default model if
+                None. Published models are downloaded when first used.
             options: Instead of a name, an `options.json`, together with `weights`.
             weights: Instead of a name, a `weights.hdf5`, together with `options`.
             precision: See the class.
@@ -172,7 +173,7 @@ class ELMo:
             revision: Branch, tag or commit on the Hub.
             cache_dir: Where downloads are kept.
             token: Access token of the Hub.
-            local_files_only: Never ask the Hub.
+            local_files_only: Never ask the network.
             force_download: Download even what is there already.
         """
         hub = HubOptions(
