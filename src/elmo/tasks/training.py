@@ -128,6 +128,9 @@ class _Run:
         self.settings, self.out = settings, out
         kind = TASKS[name]
         self.device = find_device(settings.device)
+        half = settings.precision == "bf16"
+        if half and self.device.type == "cpu":
+            raise ConfigError("--precision bf16 needs a GPU: on a CPU give fp32, the default")
         self.recipe: Recipe = settings.recipe(kind.recipe)
         examples = examples or read_examples(kind, settings)
         self.task = kind.from_examples(examples.train, settings.read_options())
@@ -140,7 +143,6 @@ class _Run:
         features = self.assembly.features
         network = TaskNetwork(features, self.task.build(features.dims, self.recipe))
         lookups = Lookups(features, self.assembly.source, self.device)
-        half = settings.precision == "bf16"
         self.runner = Runner(self.task, network, lookups, self.device, half)
         everything = [*self.examples.train, *self.examples.dev, *self.examples.test]
         self.runner.prepare(everything, settle=True)
