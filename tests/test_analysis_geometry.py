@@ -54,6 +54,13 @@ def test_mean_cosine_is_that_of_all_pairs_from_different_contexts(vectors, data)
         assert found == pytest.approx(expected, abs=1e-6)
 
 
+@given(matrices(min_rows=2))
+def test_self_similarity_is_the_mean_cosine_of_all_pairs(vectors):
+    rows = vectors.astype(np.float64)
+    expected = np.mean([cosine(a, b) for a, b in combinations(rows, 2)])
+    assert self_similarity(vectors) == pytest.approx(expected, abs=1e-6)
+
+
 @given(matrices())
 def test_intra_sentence_similarity_is_the_mean_cosine_to_the_mean(vectors):
     sentences = np.arange(len(vectors)) % 2

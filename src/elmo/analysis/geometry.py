@@ -68,7 +68,12 @@ def mean_cosine(vectors: Vectors, contexts: Integers) -> float | None:
 
 def self_similarity(vectors: Vectors) -> float | None:
     """Give the mean cosine of all pairs of a word's vectors `(n, dim)`, one for each context."""
-    return mean_cosine(vectors, np.arange(len(vectors)))
+    n = len(vectors)
+    if n < 2:
+        return None
+    rows = unit_rows(vectors)
+    total = (rows.sum(axis=0) ** 2).sum() - (rows**2).sum()
+    return float(np.clip(total / (n * (n - 1)), -1.0, 1.0))
 
 
 def intra_sentence_similarities(vectors: Vectors, sentences: Integers, n_sentences: int) -> Floats:
