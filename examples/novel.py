@@ -4,7 +4,8 @@
 
 The text is split into words by jieba, a model of the size `novel` is trained (words are read as
 Chinese characters), and the words most similar to the hero's name are listed: other characters of
-the novel come first. A word's vector is the mean of its vectors at all places where it stands.
+the novel come first. A word's vector is the mean of its vectors at all places where it stands, as
+in `elmo similar`.
 
 For 红楼梦, after 12 minutes on two cores: 凤姐儿 凤姐 贾琏 平儿 宝钗 黛玉 林黛玉 贾珍 鸳鸯 王夫人.
 
@@ -16,21 +17,16 @@ from __future__ import annotations
 import argparse
 import lzma
 import sys
-from collections import Counter
 from pathlib import Path
 
-import numpy as np
-import numpy.typing as npt
-
-from elmo import ELMo
-from elmo.text import get_tokenizer
+from elmo import ELMo, ElmoError
+from elmo.analysis.analysis_settings import CorpusSettings
+from elmo.analysis.passages import Corpus
+from elmo.analysis.word_means import index_of_corpus
 from elmo.training.prepare import prepare
 from elmo.training.prepare_settings import PrepareSettings
 from elmo.training.train_settings import TrainSettings
 from elmo.training.trainer import train
-
-Vectors = npt.NDArray[np.float32]
-SENTENCES_AT_ONCE = 512
 
 
 def main() -> int:
@@ -48,46 +44,13 @@ def main() -> int:
     if not (out / "run" / "best").exists() or choices.resume:
         _train(out, choices.minutes, choices.resume)
     model = ELMo.from_pretrained(out / "run" / "best", device="cpu")
-    words, vectors = mean_vectors(model, text, choices.layer, choices.min_count)
+    corpus = Corpus(CorpusSettings(corpus=(text,), tokenizer="chinese"), show_progress=True)
+    index = index_of_corpus(model, corpus, choices.layer, choices.min_count)
     for hero in choices.hero:
         print(f"\nmost similar to {hero}:")
-        for word, similarity in most_similar(hero, words, vectors, choices.top):
-            print(f"  {similarity:.3f}  {word}")
+        for similar in index.similar(hero, choices.top, remove_mean=True):
+            print(f"  {similar.cosine:.3f}  {similar.word}")
     return 0
-
-
-def mean_vectors(model: ELMo, text: Path, layer: int, min_count: int) -> tuple[list[str], Vectors]:
-    """Give each word that is frequent enough the mean of its vectors in the text.
-
-    Returns:
-        Words, and their vectors `(n_words, dim)`.
-    """
-    tokenizer = get_tokenizer("chinese")
-    lines = text.read_text(encoding="utf-8").splitlines()
-    sentences = [s for line in lines for s in tokenizer.sentences(line) if s]
-    counts = Counter(word for sentence in sentences for word in sentence)
-    words = [word for word, count in counts.most_common() if count >= min_count]
-    places = {word: place for place, word in enumerate(words)}
-    sums = np.zeros((len(words), model.config.output_dim), dtype=np.float32)
-    for first in range(0, len(sentences), SENTENCES_AT_ONCE):
-        some = sentences[first : first + SENTENCES_AT_ONCE]
-        for sentence, vectors in zip(some, model.encode_tokens(some, layers=layer), strict=True):
-            known = [place for place, word in enumerate(sentence) if word in places]
-            np.add.at(sums, [places[sentence[place]] for place in known], vectors[known])
-    return words, sums / np.array([counts[word] for word in words], dtype=np.float32)[:, None]
-
-
-def most_similar(
-    hero: str, words: list[str], vectors: Vectors, top: int
-) -> list[tuple[str, float]]:
-    """Rank words by the cosine of their vectors, after the mean of all words was taken away."""
-    if hero not in words:
-        sys.exit(f"{hero} is not among the frequent words of the novel; try another --hero")
-    centred = vectors - vectors.mean(axis=0)
-    centred /= np.linalg.norm(centred, axis=1, keepdims=True)
-    similarities = centred @ centred[words.index(hero)]
-    order = np.argsort(-similarities)
-    return [(words[k], float(similarities[k])) for k in order if words[k] != hero][:top]
 
 
 def _train(out: Path, minutes: float, resume: bool) -> None:
@@ -133,4 +96,7 @@ def _arguments() -> argparse.Namespace:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except ElmoError as error:  # such as a hero who is not in the novel
+        sys.exit(f"error: {error}")

@@ -201,6 +201,25 @@ def test_a_corpus_that_is_too_small_is_told(tiny_elmo):
         measure_contextuality(passages, 3, 32, FEW)
 
 
+def test_an_interruption_leaves_a_report_on_what_was_read(tiny_elmo, sentences):
+    def interrupted():
+        yield from embedded(tiny_elmo, sentences[:80], 40)
+        raise KeyboardInterrupt
+
+    report = measure_contextuality(interrupted(), 3, 32, FEW)
+    whole = measure_contextuality(embedded(tiny_elmo, sentences[:80], 40), 3, 32, FEW)
+    assert report.interrupted
+    assert report.n_sentences == 80
+    assert report.layers == whole.layers
+    with pytest.raises(KeyboardInterrupt):
+        measure_contextuality((_ for _ in _interrupt()), 3, 32, FEW)
+
+
+def _interrupt():
+    raise KeyboardInterrupt
+    yield
+
+
 def test_samples_that_are_smaller_than_asked_are_told(tiny_elmo, sentences):
     report = measure_contextuality(embedded(tiny_elmo, sentences, 60), 3, 32, FEW)
     assert len(report.notes) == 3

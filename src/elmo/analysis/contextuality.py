@@ -98,6 +98,8 @@ class ContextualityReport:
     """Their occurrences."""
     sampled_sentences: int = 0
     random_words: int = 0
+    interrupted: bool = False
+    """Whether it is about a part of the corpus, because somebody stopped the reading."""
     notes: list[str] = field(default_factory=list)
     layers: list[LayerContextuality] = field(default_factory=list)
     words: list[WordContextuality] = field(default_factory=list)
@@ -246,8 +248,7 @@ def measure_contextuality(
         settings: How much is looked at.
     """
     samples = CorpusSamples(settings, n_layers, dim)
-    for passage in passages:
-        samples.offer(passage)
+    interrupted = _read(passages, samples)
     words = samples.words.words()
     if not words:
         raise InputError(
@@ -264,6 +265,7 @@ def measure_contextuality(
         sampled_occurrences=sum(len(rows) for _, rows in words),
         sampled_sentences=len(similarities),
         random_words=len(vectors),
+        interrupted=interrupted,
         notes=_shortfalls(settings, len(words), len(similarities), len(vectors)),
     )
     for name, rows in words:
@@ -285,6 +287,18 @@ def measure_contextuality(
         )
     report.words.sort(key=lambda word: (word.self_similarity[-1] or 0.0, word.word))
     return report
+
+
+def _read(passages: Iterable[Passage], samples: CorpusSamples) -> bool:
+    """Read a corpus; tells whether it was interrupted: what was drawn so far is a sample, too."""
+    try:
+        for passage in passages:
+            samples.offer(passage)
+    except KeyboardInterrupt:
+        if not samples.n_sentences:
+            raise
+        return True
+    return False
 
 
 def _shortfalls(

@@ -19,7 +19,7 @@ from elmo.analysis.analysis_settings import (
     SenseSettings,
     SimilarSettings,
 )
-from elmo.commands.base import DONE, Flags, app, load_model, say, show
+from elmo.commands.base import DONE, STOPPED, Flags, app, load_model, say, show
 from elmo.errors import ElmoError
 from elmo.settings import ModelChoice
 
@@ -175,7 +175,7 @@ def contextuality(
 
     Self-similarity, intra-sentence similarity and maximum explainable variance, raw and corrected
     for anisotropy, and measures of isotropy, in one pass in bounded memory. Definitions are those
-    of Ethayarajh (2019); see docs/analysis.md.
+    of Ethayarajh (2019); see docs/analysis.md. Interrupted, it reports on what it has read.
 
     Parameters
     ----------
@@ -198,8 +198,10 @@ def contextuality(
     report = measure_contextuality(text.passages(model), model.n_layers, model.dim, settings)
     report.corpus = text.name
     _name_model(report, model, choice)
+    if report.interrupted:
+        say(f"interrupted: the report is about the first {report.n_sentences:,} sentences")
     output.finish(report, render_contextuality, draw_contextuality)
-    return DONE
+    return STOPPED if report.interrupted else DONE
 
 
 @analyze.command
