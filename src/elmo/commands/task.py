@@ -175,7 +175,7 @@ def report(*, settings: Annotated[ReportSettings, Flags] = _REPORT) -> int:
     from elmo.tasks.report_page import write_report
 
     complete = settings.only_write or run_report(settings, say)
-    for line in write_report(settings.out, settings.write):
+    for line in write_report(settings.folder, settings.write):
         say(line)
     return DONE if complete else STOPPED
 

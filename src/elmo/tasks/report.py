@@ -21,6 +21,8 @@ from elmo.tasks.training import Examples, TaskReport, read_examples, train_task
 from elmo.text import COMPRESSED
 from elmo.training.array_files import write_text
 
+_QUICK = {"epochs": 1, "min_steps": 0, "hidden": 8}
+_QUICK_EXAMPLES = 100
 CELLS_FOLDER, RUNS_FOLDER, DATA_FOLDER = "cells", "runs", "data"
 
 
@@ -38,7 +40,7 @@ def run_report(settings: ReportSettings, say: Callable[[str], None]) -> bool:
         raise ConfigError("--data is missing: expected the folder of the task data")
     started = time.monotonic()
     wanted = cells(settings)
-    todo = [cell for cell in wanted if not cell_file(settings.out, cell).is_file()]
+    todo = [cell for cell in wanted if not cell_file(settings.folder, cell).is_file()]
     say(f"{len(wanted)} runs, {len(wanted) - len(todo)} of them done before")
     # Runs on the same data follow each other: data are read once.
     todo.sort(key=lambda cell: (cell.seed, list(DATASETS).index(cell.dataset)))
@@ -70,14 +72,15 @@ def read_cells(out: Path) -> list[dict[str, Any]]:
 
 def _run(cell: Cell, settings: ReportSettings, known: dict[str, Examples]) -> TaskReport:
     dataset = DATASETS[cell.dataset]
-    folder = settings.out / RUNS_FOLDER / cell.name
+    folder = settings.folder / RUNS_FOLDER / cell.name
     chosen = _task_settings(cell, dataset, settings, folder)
     with warnings.catch_warnings():
         # What is odd about a data set is told once, not in each of its many runs.
         warnings.simplefilter("ignore" if cell.dataset in known else "default")
         if cell.dataset not in known:
             known.clear()  # the data of one data set at a time
-            known[cell.dataset] = read_examples(TASKS[dataset.task], chosen)
+            read = read_examples(TASKS[dataset.task], chosen)
+            known[cell.dataset] = _a_few(read) if settings.quick else read
         report = train_task(dataset.task, chosen, known[cell.dataset])
     if not report.finished:
         return report
@@ -91,7 +94,7 @@ def _run(cell: Cell, settings: ReportSettings, known: dict[str, Examples]) -> Ta
         "report": dataclasses.asdict(report),
         "curve": _curve(folder),
     }
-    path = cell_file(settings.out, cell)
+    path = cell_file(settings.folder, cell)
     path.parent.mkdir(parents=True, exist_ok=True)
     write_text(path, json.dumps(record, indent=2) + "\n")
     if not settings.keep:
@@ -104,6 +107,7 @@ def _task_settings(
 ) -> TaskSettings:
     parts = _parts(cell.dataset, dataset, settings)
     choices: dict[str, Any] = {**dataset.choices, **dict(cell.changes)}
+    choices |= _QUICK if settings.quick else {}
     return TaskSettings(
         data=(parts.train,),
         dev=(parts.dev,),
@@ -119,6 +123,15 @@ def _task_settings(
         quiet=settings.quiet,
         **choices,
     )
+
+
+def _a_few(examples: Examples) -> Examples:
+    """Cut data down to what is enough to see whether everything runs."""
+    few = [
+        part[: min(_QUICK_EXAMPLES, max(2, len(part) // 40))]
+        for part in (examples.train, examples.dev, examples.test)
+    ]
+    return Examples(*few)
 
 
 def _parts(name: str, dataset: Dataset, settings: ReportSettings) -> Parts:

@@ -118,6 +118,8 @@ class ReportSettings:
     """Run nothing: write tables and pictures from the runs that are there."""
     keep: bool = False
     """Keep the trained heads (in runs/)."""
+    quick: bool = False
+    """Only see whether everything runs: a few examples, tiny models; in a folder quick of --out."""
     write: Path | None = None
     """Write results.md and its pictures here, too, such as docs/results.md."""
 
@@ -138,6 +140,11 @@ class ReportSettings:
         check_types(self)
         require("seeds", self.seeds, "at least 1", self.seeds >= 1)
         require("minutes", self.minutes, "more than 0", self.minutes is None or self.minutes > 0)
+
+    @property
+    def folder(self) -> Path:
+        """Where runs are written down: figures of quick runs do not mix with others."""
+        return self.out / "quick" if self.quick else self.out
 
 
 @dataclass(frozen=True)
