@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -86,6 +87,16 @@ def test_neighbors_of_two_sentences_in_one_pass(capsys, model_folder, text):
     assert len(json.loads(shown)[0]["in_context"]) == 2
     assert elmo(capsys, "neighbors", "nothing marked", *flags)[0] == 2
     assert elmo(capsys, "neighbors", *flags)[0] == 2
+
+
+def test_text_may_come_through_a_pipe(model_folder, text):
+    command = ["analyze", "contextuality", "--corpus", "-", "--model", model_folder, "--quiet"]
+    done = subprocess.run(
+        [sys.executable, "-m", "elmo", *command, "--resamples", "5"],
+        stdin=Path(text).open(), capture_output=True, text=True, check=False, timeout=120,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "154 sentences" in done.stdout
 
 
 def test_contextuality_writes_a_report(capsys, tmp_path, model_folder, text):

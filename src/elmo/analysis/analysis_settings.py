@@ -30,7 +30,7 @@ WORDNET = Path("/usr/share/wordnet")
 
 _Several = Parameter(consume_multiple=True, show_default=False)
 # One file a flag: what follows may be a word.
-_Repeated = Parameter(show_default=False)
+_Repeated = Parameter(show_default=False, allow_leading_hyphen=True)
 _LEAST = {
     "sentences": 1,
     "top": 1,
@@ -66,8 +66,8 @@ class CorpusSettings:
     """Which text is read, and how."""
 
     corpus: Annotated[tuple[Path, ...], _Repeated] = ()
-    """Text, one sentence a line (or raw text, see --tokenizer); may be compressed. Given again for
-    each further file: they are read one after another."""
+    """Text, one sentence a line (or raw text, see --tokenizer); may be compressed; - for standard
+    input. Given again for each further file: they are read one after another."""
     tokenizer: TokenizerName = "whitespace"
     """whitespace: a line is a sentence, split already; the others split raw text."""
     encoding: str = "utf-8"

@@ -91,7 +91,8 @@ def find_neighbors(
     directions = unit_rows(np.stack(vectors)).astype(np.float32)
     statics = _OwnStatic(model, queries) if settings.static is None else None
     seen: set[str] = set()
-    for passage in corpus.passages(model, settings.layer, _wanted(corpus, queries, settings)):
+    wanted = _sentences_with(corpus, queries, seen) if settings.same_word else None
+    for passage in corpus.passages(model, settings.layer, wanted):
         cosines = unit_rows(passage.vectors).astype(np.float32) @ directions.T
         for neighborhood, own in zip(found, cosines.T, strict=True):
             _merge(neighborhood, passage, own, corpus, settings)
@@ -103,8 +104,6 @@ def find_neighbors(
             seen.update(passage.numbered[0])
     if not any(neighborhood.n_occurrences for neighborhood in found):
         raise InputError(_nothing(corpus, queries, settings))
-    if settings.same_word:  # most sentences were skipped: their words are to be compared, too
-        seen.update(corpus.count_words())
     if settings.static is not None:
         _read_static(found, settings.static, seen, settings.top)
     elif statics is not None:
@@ -125,13 +124,16 @@ def _nothing(corpus: Corpus, queries: Sequence[MarkedWord], settings: NeighborSe
     )
 
 
-def _wanted(
-    corpus: Corpus, queries: Sequence[MarkedWord], settings: NeighborSettings
-) -> Iterable[Words] | None:
-    if not settings.same_word:
-        return None
+def _sentences_with(
+    corpus: Corpus, queries: Sequence[MarkedWord], seen: set[str]
+) -> Iterator[Words]:
+    """Yield sentences with a marked word; the words of all are noted, to be compared, too."""
     words = {corpus.word(query.word) for query in queries}
-    return (s for s in corpus if any(corpus.word(word) in words for word in s))
+    for sentence in corpus:
+        own = set(map(corpus.word, sentence))
+        seen |= own
+        if own & words:
+            yield sentence
 
 
 def _merge(

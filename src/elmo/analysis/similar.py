@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from elmo.analysis.analysis_settings import CorpusSettings, SimilarSettings, TableFormat
 from elmo.analysis.word_index import Similar, WordIndex
 from elmo.benchmark.tables import text_table
-from elmo.errors import ConfigError, ElmoError
+from elmo.errors import ConfigError, ElmoError, MissingFileError
 from elmo.settings import ModelChoice
 
 if TYPE_CHECKING:
@@ -26,7 +26,9 @@ def facts_of(choice: ModelChoice, corpus: CorpusSettings, settings: SimilarSetti
     files = corpus.corpus
     for path in files:
         if not path.is_file():
-            raise ElmoError(f"no such text file: {path} (an index needs to read it twice)")
+            raise MissingFileError(
+                f"no such text file: {path} (a pipe will not do: it is read twice)"
+            )
     if files and settings.words is not None:
         raise ConfigError("--corpus and --words are given: choose one")
     told: Facts = {"model": str(choice.model or choice.weights) if _named(choice) else None}
