@@ -172,7 +172,7 @@ def test_a_report_runs_writes_and_goes_on(data, capsys):
     record = json.loads(cell.read_text())
     assert record["report"]["finished"]
     assert record["curve"][-1]["split"] == "dev"
-    assert not list((data / "out" / "quick" / "runs").iterdir())
+    assert not [p for p in (data / "out" / "quick" / "runs").iterdir() if p.is_dir()]
     cell.unlink()
     assert report(data) == 0
     assert "2 runs, 1 of them done before" in capsys.readouterr().err
@@ -184,7 +184,24 @@ def test_runs_that_do_not_fit_into_the_time_are_left(data, capsys):
     assert report(data) == 0
     cell_file(data / "out" / "quick", Cell("sst", (), 0)).unlink()
     assert report(data, "--minutes", "1e-9") == 1
-    assert "time is over: 1 runs are left" in capsys.readouterr().err
+    assert "1 runs are left" in capsys.readouterr().err
+
+
+def test_several_processes_share_the_runs(data):
+    assert report(data, "--workers", "2") == 0
+    assert len(list((data / "out" / "quick" / "cells").glob("*.json"))) == 2
+    assert (data / "out" / "quick" / "results.md").is_file()
+
+
+def test_a_run_that_another_process_is_at_is_left_to_it(data, capsys):
+    fcntl = pytest.importorskip("fcntl", reason="needs locks of files")
+    lock = data / "out" / "quick" / "runs" / "sst-seed0.lock"
+    lock.parent.mkdir(parents=True)
+    with lock.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        assert report(data) == 1
+    assert "1 runs are left" in capsys.readouterr().err
+    assert report(data) == 0
 
 
 def test_what_is_missing_is_told(tmp_path):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
+import os
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -171,10 +173,18 @@ def report(*, settings: Annotated[ReportSettings, Flags] = _REPORT) -> int:
     settings
         Which runs, and where to write.
     """
-    from elmo.tasks.report import run_report
+    from elmo.tasks.report import WORKER, run_in_processes, run_report
     from elmo.tasks.report_page import write_report
 
-    complete = settings.only_write or run_report(settings, say)
+    if settings.only_write:
+        complete = True
+    elif settings.workers > 1:
+        each = dataclasses.replace(settings, workers=1, quiet=True)
+        complete = run_in_processes(settings, with_values(["task", "report"], changes(each)))
+    else:
+        complete = run_report(settings, say)
+    if WORKER in os.environ:
+        return DONE if complete else STOPPED
     for line in write_report(settings.folder, settings.write):
         say(line)
     return DONE if complete else STOPPED

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
+import os
 import shutil
+import subprocess
+import sys
 import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -23,11 +28,13 @@ from elmo.training.array_files import write_text
 
 _QUICK = {"epochs": 1, "min_steps": 0, "hidden": 8}
 _QUICK_EXAMPLES = 100
+WORKER = "ELMO_REPORT_WORKER"
+"""Set in the environment of processes that another one started: they do not write the page."""
 CELLS_FOLDER, RUNS_FOLDER, DATA_FOLDER = "cells", "runs", "data"
 
 
 def run_report(settings: ReportSettings, say: Callable[[str], None]) -> bool:
-    """Run what is not there yet.
+    """Run what is not there yet and what no other process is at.
 
     Args:
         settings: Which runs.
@@ -38,23 +45,81 @@ def run_report(settings: ReportSettings, say: Callable[[str], None]) -> bool:
     """
     if settings.data is None:
         raise ConfigError("--data is missing: expected the folder of the task data")
-    started = time.monotonic()
+    minutes = math.inf if settings.minutes is None else settings.minutes
+    deadline = time.monotonic() + 60 * minutes
     wanted = cells(settings)
-    todo = [cell for cell in wanted if not cell_file(settings.folder, cell).is_file()]
+    todo = _missing(wanted, settings)
     say(f"{len(wanted)} runs, {len(wanted) - len(todo)} of them done before")
     # Runs on the same data follow each other: data are read once.
     todo.sort(key=lambda cell: (cell.seed, list(DATASETS).index(cell.dataset)))
     known: dict[str, Examples] = {}
     for number, cell in enumerate(todo, start=1):
-        if settings.minutes is not None and time.monotonic() - started > 60 * settings.minutes:
-            say(f"time is over: {len(todo) - number + 1} runs are left for the next time")
-            return False
-        say(f"[{number}/{len(todo)}] {cell.name}")
-        report = _run(cell, settings, known)
-        if not report.finished:
-            return False
-        say(f"    {_figures(report)}")
-    return True
+        if time.monotonic() > deadline:
+            break
+        with _claimed(settings.folder / RUNS_FOLDER / f"{cell.name}.lock") as is_mine:
+            if not is_mine or cell_file(settings.folder, cell).is_file():
+                continue
+            say(f"[{number}/{len(todo)}] {cell.name}")
+            report = _run(cell, settings, known, deadline)
+            if not report.finished:
+                break
+            say(f"    {cell.name}: {_figures(report)}")
+    left = len(_missing(wanted, settings))
+    if left:
+        say(f"{left} runs are left for the next time, or being done by other processes")
+    return not left
+
+
+def run_in_processes(settings: ReportSettings, arguments: Sequence[str]) -> bool:
+    """Let several processes do the runs.
+
+    Args:
+        settings: Which runs, and how many processes.
+        arguments: The command line of each process.
+
+    Returns:
+        Whether everything is done.
+    """
+    command = [sys.executable, "-m", "elmo", *arguments]
+    threads = str(max(1, (os.cpu_count() or 1) // settings.workers))
+    environment = {"OMP_NUM_THREADS": threads, **os.environ, WORKER: "1"}
+    processes = [
+        subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL)
+        for _ in range(settings.workers)
+    ]
+    try:
+        codes = [process.wait() for process in processes]
+    except BaseException:
+        for process in processes:
+            process.terminate()
+        for process in processes:
+            process.wait()
+        raise
+    if any(code not in (0, 1) for code in codes):
+        raise ConfigError(f"processes of the report ended with {codes}; see above")
+    return not _missing(cells(settings), settings)
+
+
+def _missing(wanted: Sequence[Cell], settings: ReportSettings) -> list[Cell]:
+    return [cell for cell in wanted if not cell_file(settings.folder, cell).is_file()]
+
+
+@contextmanager
+def _claimed(path: Path) -> Iterator[bool]:
+    """Tell whether a run is ours to do; a process that dies gives it back."""
+    try:
+        import fcntl
+    except ImportError:
+        yield True
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("ab") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            yield False
+            return
+        yield True
 
 
 def cell_file(out: Path, cell: Cell) -> Path:
@@ -70,7 +135,9 @@ def read_cells(out: Path) -> list[dict[str, Any]]:
     return [json.loads(path.read_text(encoding="utf-8")) for path in found]
 
 
-def _run(cell: Cell, settings: ReportSettings, known: dict[str, Examples]) -> TaskReport:
+def _run(
+    cell: Cell, settings: ReportSettings, known: dict[str, Examples], deadline: float
+) -> TaskReport:
     dataset = DATASETS[cell.dataset]
     folder = settings.folder / RUNS_FOLDER / cell.name
     chosen = _task_settings(cell, dataset, settings, folder)
@@ -81,7 +148,7 @@ def _run(cell: Cell, settings: ReportSettings, known: dict[str, Examples]) -> Ta
             known.clear()  # the data of one data set at a time
             read = read_examples(TASKS[dataset.task], chosen)
             known[cell.dataset] = _a_few(read) if settings.quick else read
-        report = train_task(dataset.task, chosen, known[cell.dataset])
+        report = train_task(dataset.task, chosen, known[cell.dataset], deadline)
     if not report.finished:
         return report
     record = {
@@ -144,12 +211,17 @@ def _parts(name: str, dataset: Dataset, settings: ReportSettings) -> Parts:
         )
     if dataset.parts is not None:
         return Parts(*(_packed_or_not(source / file) for file in dataset.parts))
+    # A folder for each process while it cuts: what others read is never half written.
     target = settings.out / DATA_FOLDER / name
-    there = sorted(target.glob("*.*"))
-    if len(there) == len(Parts._fields):
-        by_name = {path.stem: path for path in there}
-        return Parts(*(by_name[field] for field in Parts._fields))
-    return SPLITS[dataset.folder](source, target)
+    if not target.is_dir():
+        own = target.with_name(f".{name}-{os.getpid()}")
+        SPLITS[dataset.folder](source, own)
+        try:
+            own.rename(target)
+        except OSError:  # another process was faster
+            shutil.rmtree(own)
+    by_name = {path.stem: path for path in target.iterdir()}
+    return Parts(*(by_name[field] for field in Parts._fields))
 
 
 def _packed_or_not(path: Path) -> Path:

@@ -114,7 +114,7 @@ def render_page(found: Cells, pictures: list[str]) -> str:
         parts += [weights, *shown(WEIGHTS_PICTURE, "weights of layers as a heat map")]
     for title, text, variants in _SECTIONS:
         table = variants_table(found, variants)
-        if table is not None and any(_was_run(found, v) for v in variants.values()):
+        if table is not None:
             parts += [f"## {title}", text, table]
     shares = share_table(found, SHARES)
     if shares is not None:
@@ -122,10 +122,6 @@ def render_page(found: Cells, pictures: list[str]) -> str:
         parts += shown(SHARES_PICTURE, "figures over the share of the training data")
     parts += ["## Size and time", _machine(found), times_table(found), _commands()]
     return "\n\n".join(part.strip("\n") for part in parts) + "\n"
-
-
-def _was_run(found: Cells, changes: Mapping[str, Any]) -> bool:
-    return bool(changes) and changes != GLOVE and any(c["changes"] == changes for c in found)
 
 
 def _machine(found: Cells) -> str:

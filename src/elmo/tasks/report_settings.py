@@ -112,8 +112,11 @@ class ReportSettings:
     """What is compared; all by default."""
     seeds: int = 3
     """Runs of everything, with other seeds."""
+    workers: int = 1
+    """Processes that do runs side by side, on one device: heads are small. Several commands with
+    the same --out share the work, too."""
     minutes: float | None = None
-    """Start no run after so many minutes; the same command goes on later."""
+    """Stop after so many minutes; the same command goes on later, in the middle of a run, too."""
     only_write: bool = False
     """Run nothing: write tables and pictures from the runs that are there."""
     keep: bool = False
@@ -138,7 +141,8 @@ class ReportSettings:
 
     def __post_init__(self) -> None:
         check_types(self)
-        require("seeds", self.seeds, "at least 1", self.seeds >= 1)
+        for name in ("seeds", "workers"):
+            require(name, getattr(self, name), "at least 1", getattr(self, name) >= 1)
         require("minutes", self.minutes, "more than 0", self.minutes is None or self.minutes > 0)
 
     @property

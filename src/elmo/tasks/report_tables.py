@@ -86,7 +86,9 @@ def variants_table(found: Cells, variants: Mapping[str, Mapping[str, Any]]) -> s
     rows = []
     for name, dataset in DATASETS.items():
         figures = [figure(found, name, changes) for changes in variants.values()]
-        if sum(value is not None for value in figures) > 1:
+        # What every data set has, with GloVe and with both, is no comparison of variants.
+        own = [f for f, v in zip(figures, variants.values(), strict=True) if v not in (GLOVE, BOTH)]
+        if any(own) and sum(value is not None for value in figures) > 1:
             rows.append([f"{dataset.title}, {dataset.metric}", *map(_shown, figures)])
     return markdown_table(["data set", *variants], rows) if rows else None
 

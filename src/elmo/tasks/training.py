@@ -83,19 +83,25 @@ class TaskReport:
     """All rounds, measuring included."""
 
 
-def train_task(name: str, settings: TaskSettings, examples: Examples | None = None) -> TaskReport:
+def train_task(
+    name: str,
+    settings: TaskSettings,
+    examples: Examples | None = None,
+    deadline: float = math.inf,
+) -> TaskReport:
     """Train a task, or go on with a run that was stopped.
 
     Args:
         name: Which task.
         settings: How; `data` and `out` are needed.
         examples: The data, if they were read before.
+        deadline: When to stop, by `time.monotonic()`; the run can be resumed.
     """
     out = _require_out(name, settings)
     finished = _finished_before(out, settings)
     if finished is not None:
         return finished
-    return _Run(name, settings, out, examples).go()
+    return _Run(name, settings, out, examples, deadline).go()
 
 
 def read_examples(kind: type[Task[Any, Any, Any]], settings: TaskSettings) -> Examples:
@@ -122,9 +128,15 @@ class _Run:
     """One run, from files to a trained head."""
 
     def __init__(
-        self, name: str, settings: TaskSettings, out: Path, examples: Examples | None
+        self,
+        name: str,
+        settings: TaskSettings,
+        out: Path,
+        examples: Examples | None,
+        deadline: float,
     ) -> None:
         started = time.monotonic()
+        self.deadline = deadline
         self.settings, self.out = settings, out
         kind = TASKS[name]
         self.device = find_device(settings.device)
@@ -235,7 +247,7 @@ class _Run:
         step, losses = progress.step, torch.zeros((), device=self.device)
         for _ in range(self.plan.passes):
             for numbers in shuffled_batches(self.sizes, self.recipe.batch, generator):
-                if signals:
+                if signals or time.monotonic() > self.deadline:
                     return None, step
                 losses += self._step([self.examples.train[k] for k in numbers], step)
                 step += 1
