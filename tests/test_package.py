@@ -54,6 +54,7 @@ LEVELS = [
     {"training.spelling"},
     {"training.language_model", "training.processes", "training.waiting", "training.record"},
     {"training.optimizers", "training.setup", "training.graphed_step"},
+    {"training.heldout"},
     {"training.trainer"},
     {"training.finetune"},
     {"tasks.recipe"},

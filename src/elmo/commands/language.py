@@ -39,12 +39,14 @@ def perplexity(
     choice: Annotated[ModelChoice, Flags] = _MODEL,
     settings: Annotated[ReadingSettings, Flags] = _READING,
     skip_unknown: bool = False,
+    words: int | None = None,
     as_json: Annotated[bool, Parameter(name="--json")] = False,
     quiet: bool = False,
 ) -> int:
     """Measure how well a model predicts a text, forwards and backwards.
 
-    Every sentence counts with its words and one boundary, as in training; blank lines do not.
+    Every sentence counts with its words and one boundary, as in training; blank lines do not. Of a
+    folder that elmo prepare wrote, the held-out documents are read on and on, as in training.
 
     Parameters
     ----------
@@ -54,13 +56,15 @@ def perplexity(
         a single argument is TEXT, too, and the model the default one.
     text
         Text, one sentence a line (or raw text, see --tokenizer); may be compressed; - for standard
-        input.
+        input; or a folder that elmo prepare wrote.
     choice
         Which model.
     settings
         How the text is read.
     skip_unknown
         Do not count words that are not in the model's vocabulary.
+    words
+        Of a folder, read so many words at most.
     as_json
         As JSON, for programs.
     quiet
@@ -69,6 +73,8 @@ def perplexity(
     choice, text = _model_and(text, model, choice)
     if text is None:
         raise ElmoError("elmo perplexity needs TEXT; see elmo perplexity --help")
+    if Path(text).is_dir():
+        return _show_heldout(choice, Path(text), words, as_json, quiet)
     with _open_text(text, settings) as source:
         scorer = _load(choice)
         found = scorer.perplexity(
@@ -194,6 +200,29 @@ def substitutes(
         return DONE
     for result in results:
         _show_substitutes(result)
+    return DONE
+
+
+def _show_heldout(
+    choice: ModelChoice, folder: Path, words: int | None, as_json: bool, quiet: bool
+) -> int:
+    """Measure a model on the held-out documents of a prepared corpus."""
+    from elmo.models import DEFAULT_MODEL
+    from elmo.training.heldout import heldout_perplexity
+
+    if choice.options is not None:
+        raise ElmoError("a folder of elmo prepare needs a model with an output layer: give --model")
+    found = heldout_perplexity(
+        choice.model or DEFAULT_MODEL, folder, choice.device, words, show_progress=not quiet
+    )
+    if as_json:
+        show(json.dumps(dataclasses.asdict(found), indent=2))
+        return DONE
+    show(f"forward     {found.forward:,.3f}")
+    show(f"backward    {found.backward:,.3f}")
+    show(f"mean        {found.mean:,.3f}")
+    show(f"predictions {found.n_predictions:,} in each direction")
+    show(f"unknown     {found.unknown_rate:.2%} of the held-out words, counted as <UNK>")
     return DONE
 
 

@@ -31,6 +31,7 @@ from elmo.kernels.gpu import reason_against_triton
 from elmo.models import open_model
 from elmo.output_layers import AdaptiveSoftmax, Drawn
 from elmo.training.graphed_step import GraphedStep
+from elmo.training.heldout import heldout_streams
 from elmo.training.language_model import measure
 from elmo.training.metrics import CURVE_FILE, METRICS_FILE, draw_curve, read_metrics
 from elmo.training.optimizers import make_optimizer, recipe, set_rate
@@ -54,9 +55,6 @@ RUN_FILE = "run.json"
 BEST, LAST = "best", "last"
 _LOADERS = max(1, min(4, (os.cpu_count() or 1) - 1))
 """Threads that prepare batches for a GPU."""
-_HELDOUT_ROWS = 32
-_HELDOUT_ROW_TOKENS = 500
-"""Held-out text is read in up to 32 streams, each at least so long: the same for every batch."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -182,18 +180,10 @@ class _Run:
         )
 
     def _make_heldout(self) -> Streams | None:
-        places = sum(len(s.tokens) + len(s.sentence_starts) - 1 for s in self.corpus.heldout)
-        if places == 0:
+        streams = heldout_streams(self.corpus, self.model, self.settings.unroll)
+        if streams is None:
             self.notes.append("the corpus has no held-out text: nothing can be measured")
-            return None
-        return Streams(
-            self.corpus.heldout,
-            self.corpus.vocabulary,
-            model_ids(self.model, self.corpus.vocabulary),
-            rows=max(1, min(_HELDOUT_ROWS, places // _HELDOUT_ROW_TOKENS)),
-            unroll=min(self.settings.unroll, places),
-            shuffle="none",
-        )
+        return streams
 
     def _begin(self) -> None:
         """Open files; only the first process writes."""
