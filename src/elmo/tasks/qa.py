@@ -2,7 +2,8 @@
 
 BiDAF with self-attention, as Clark and Gardner (2018) have it and the paper extends it:
 
-* paragraph and question -> one biLSTM for both, with sequence dropout before it;
+* paragraph and question -> one biLSTM for both, with sequence dropout before it; what it read stays
+  beside what it gives, so that attention sees the words themselves, too;
 * attention in both directions between them (Seo et al. 2017) -> a layer with relu;
 * the paragraph attends to itself, not a word to itself: biLSTM, attention, a layer with relu, added
   to what went in;
@@ -29,7 +30,7 @@ from torch import Tensor, nn
 
 from elmo.errors import InputError
 from elmo.tasks.attention import TrilinearScores, attend, masked_softmax
-from elmo.tasks.base import FeatureDims, Head, Layout, Task, Words, WordVectors
+from elmo.tasks.base import FeatureDims, Head, Layout, PaddedWords, Task, Words, WordVectors
 from elmo.tasks.encoders import BiLstm, SequenceDropout
 from elmo.tasks.metrics.answers import answer_scores
 from elmo.tasks.passages import Passage, aligned, passage_of
@@ -74,7 +75,7 @@ class Bidaf(Head[QaBatch, AnswerPrediction]):
         super().__init__()
         hidden = recipe.hidden
         width = 2 * hidden
-        encoded = width + dims.output
+        encoded = dims.input + width + dims.output
         self.encoder = BiLstm(dims.input, hidden, recipe.layers, recipe.dropout)
         self.between = TrilinearScores(encoded)
         self.merged = nn.Linear(4 * encoded, width)
@@ -94,9 +95,7 @@ class Bidaf(Head[QaBatch, AnswerPrediction]):
             Two tensors `(questions, context words)`; the lowest number where there is no word.
         """
         context, question = words.padded(batch.contexts), words.padded(batch.questions)
-        asked = question.beside(self.encoder(question.input, question.mask))
-        read = context.beside(self.encoder(context.input, context.mask))
-        read, asked = self.dropout(read), self.dropout(asked)
+        asked, read = self._read(question), self._read(context)
         met = both_ways(self.between(read, asked), read, context.mask, asked, question.mask)
         merged = torch.relu(self.merged(met)) * context.mask.unsqueeze(-1)
         merged = merged + self._looked_within(merged, context.mask)
@@ -106,6 +105,12 @@ class Bidaf(Head[QaBatch, AnswerPrediction]):
             _log_probabilities(self.start(for_start).squeeze(-1), context.mask),
             _log_probabilities(self.stop(for_stop).squeeze(-1), context.mask),
         )
+
+    def _read(self, words: PaddedWords) -> Tensor:
+        """Read texts: `(texts, time, dims.input + 2 * hidden + dims.output)`."""
+        both = torch.cat([words.input, self.encoder(words.input, words.mask)], dim=-1)
+        read: Tensor = self.dropout(words.beside(both))
+        return read
 
     def _looked_within(self, merged: Tensor, mask: Tensor) -> Tensor:
         """Let words of the context `(questions, time, dim)` attend to the others; same shape."""
