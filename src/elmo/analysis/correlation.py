@@ -146,7 +146,7 @@ def compare_with_people(
         corpus: Where words occur; without it they are compared in isolation only.
         settings: How.
     """
-    report = CorrelationReport(corpus="" if corpus is None else corpus.name)
+    report = CorrelationReport(corpus="" if corpus is None else corpus.title)
     words = list(dict.fromkeys(word for file in files for word in file.words))
     rows = {word: row for row, word in enumerate(words)}
     alone = model.encode_tokens([[word] for word in words], layers="all", show_progress_bar=False)

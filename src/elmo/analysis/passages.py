@@ -77,6 +77,11 @@ class Corpus:
         """The names of the files, for people."""
         return ", ".join(str(path) for path in self.settings.corpus)
 
+    @property
+    def title(self) -> str:
+        """The names of the files without their folders, for reports."""
+        return ", ".join(path.name for path in self.settings.corpus)
+
     def __iter__(self) -> Iterator[Words]:
         """Yield the sentences that have words."""
         return islice(chain.from_iterable(map(self._file, self.settings.corpus)), self._limit)

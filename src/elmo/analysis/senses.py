@@ -124,7 +124,7 @@ def find_senses(model: ELMo, corpus: Corpus, word: str, settings: SenseSettings)
     _require_occurrences(word, corpus, sample)
     report = SenseReport(
         word=word,
-        corpus=corpus.name,
+        corpus=corpus.title,
         layer=str(settings.layer),
         n_occurrences=sample.n_occurrences,
         projections=list(projections),

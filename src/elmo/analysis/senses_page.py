@@ -40,7 +40,7 @@ button[aria-pressed=false] {{ opacity: .4; }}
 .dot {{ display: inline-block; width: .7em; height: .7em; border-radius: 50%; }}
 table {{ border-collapse: collapse; width: 100%; }}
 td {{ padding: .1em .3em; vertical-align: top; }}
-td.left {{ text-align: right; width: 48%; color: #444; }} td.right {{ color: #444; }}
+td.left, td.right {{ width: 48%; color: #444; }} td.left {{ text-align: right; }}
 td b {{ white-space: nowrap; }}
 </style></head><body>
 <h1>{heading}</h1>

@@ -196,7 +196,7 @@ def contextuality(
     text = Corpus(corpus, show_progress=not quiet)
     model = load_model(choice)
     report = measure_contextuality(text.passages(model), model.n_layers, model.dim, settings)
-    report.corpus = text.name
+    report.corpus = text.title
     _name_model(report, model, choice)
     if report.interrupted:
         say(f"interrupted: the report is about the first {report.n_sentences:,} sentences")
