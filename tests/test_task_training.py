@@ -44,13 +44,10 @@ def test_what_can_be_learned_perfectly_is(folder, tmp_path, task, data, features
 @pytest.mark.parametrize(
     "changes",
     [
-        {"elmo_at": "output"},
-        {"elmo_at": "both", "mix": "top"},
-        {"mix": 1},
-        {"mix": "average", "mix_l2": 0.1},
-        {"features": "elmo", "elmo_at": "both"},
-        {"features": "random+elmo"},
-        {"tune_vectors": True},
+        {"elmo_at": "output", "mix": 1},
+        {"elmo_at": "both", "mix": "top", "features": "elmo"},
+        {"mix": "average", "features": "random+elmo"},
+        {"mix_l2": 0.1, "tune_vectors": True},
         {"finetune_elmo": True, "elmo_rate": 1e-3},
     ],
 )
@@ -117,7 +114,19 @@ def test_a_run_that_is_killed_goes_on_to_the_same_result(folder, tmp_path):
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     flags = ["--data", str(folder / "texts.csv"), "--dev", str(folder / "texts.csv")]
     flags += ["--model", str(folder / "bilm"), "--vectors", str(folder / "vectors.txt")]
-    flags += ["--hidden", "16", "--epochs", "12", "--batch", "6", "--patience", "0", "--quiet"]
+    flags += [
+        "--hidden",
+        "8",
+        "--epochs",
+        "20",
+        "--batch",
+        "12",
+        "--min-steps",
+        "0",
+        "--patience",
+        "0",
+        "--quiet",
+    ]
     flags += ["--cache", str(folder / "cache"), "--device", "cpu"]
     assert main(["task", "train", "classify", *flags, "--out", str(whole)]) == 0
     command = [sys.executable, "-m", "elmo", "task", "train", "classify", *flags]
