@@ -60,8 +60,11 @@ class Lstm(nn.Module):
             `(sentences, time, hidden)`, twice as wide for both directions; zero where no word is.
         """
         lengths = mask.sum(dim=1).clamp(min=1).cpu()  # an empty sentence is read as one blank
-        packed = pack_padded_sequence(vectors, lengths, batch_first=True, enforce_sorted=False)
-        read, _ = self.lstm(packed)
+        with torch.autocast(vectors.device.type, enabled=False):  # a state adds up many steps
+            packed = pack_padded_sequence(
+                vectors.float(), lengths, batch_first=True, enforce_sorted=False
+            )
+            read, _ = self.lstm(packed)
         padded, _ = pad_packed_sequence(read, batch_first=True, total_length=vectors.shape[1])
         return padded * mask.unsqueeze(-1)
 

@@ -157,7 +157,9 @@ class Lookups:
         if static is not None:
             static.add(word for words in sentences for word in words)
             for words in sentences:
-                self._rows.setdefault(tuple(words), _row_array(static.row, words))
+                key = tuple(words)
+                if key not in self._rows:
+                    self._rows[key] = np.array([static.row(w) for w in words], dtype=np.int64)
         if isinstance(self._source, LayerSource):
             self._source.add(sentences)
             self._places.update((tuple(words), self._source.place(words)) for words in sentences)
@@ -178,10 +180,6 @@ class Lookups:
         elif self._ids is not None:
             ids = self._ids.batch(list(sentences)).to(self._device)
         return Lookup(rows, layers, ids)
-
-
-def _row_array(row: Any, words: Words) -> Array:
-    return np.array([row(word) for word in words], dtype=np.int64)
 
 
 def _blocks(places: Sequence[tuple[int, int]]) -> Iterable[list[tuple[int, int]]]:

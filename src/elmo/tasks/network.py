@@ -58,7 +58,9 @@ class Runner:
 
     def prepare(self, examples: Sequence[Any], settle: bool = False) -> None:
         """Embed all sentences of examples; see `Lookups.prepare`."""
-        self.lookups.prepare([s for e in examples for s in self.task.sentences(e)], settle)
+        # Many examples may be about the same text, such as questions about a paragraph.
+        distinct = {tuple(s): s for e in examples for s in self.task.sentences(e)}
+        self.lookups.prepare(list(distinct.values()), settle)
 
     def loss(self, examples: Sequence[Any]) -> Tensor:
         """Give the mean loss of a batch, shape `()`, without the penalty of the mixes."""
