@@ -113,6 +113,18 @@ def test_candidates_know_their_clusters():
     }
 
 
+@given(
+    st.lists(st.integers(0, 5), max_size=5),
+    st.sets(st.tuples(st.integers(0, 20), st.integers(1, 6)), max_size=8),
+)
+def test_clusters_are_those_of_a_dictionary(lengths, mentions):
+    clusters = [[Span(start, start + width)] for start, width in sorted(mentions)]
+    spans = candidate_spans(lengths, 3)
+    numbers = {span: k for k, (span,) in enumerate(clusters, start=1)}
+    expected = [numbers.get(Span(*place), 0) for place in spans[:2].T.tolist()]
+    assert cluster_numbers(spans, clusters).tolist() == expected
+
+
 def test_long_mentions_are_counted_with_file_and_line(monkeypatch):
     monkeypatch.setattr(coref_module, "LONGEST_MENTION", 2)
     clusters = [[Span(0, 1), Span(4, 7)]]

@@ -28,7 +28,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 from elmo.errors import InputError
 from elmo.tasks.base import FeatureDims, Head, Layout, Task, Words, WordVectors
@@ -57,6 +57,9 @@ ANTECEDENTS = 50
 """Antecedents that are scored for each span."""
 TRAINED_WORDS = 3000
 """Of longer documents, training reads so many consecutive words, others each time."""
+
+_RARE = -4.0
+"""Log-odds of a span to be a mention: one in fifty."""
 
 Clusters = list[list[Span]]
 
@@ -93,6 +96,8 @@ class SpanRanker(Head[CorefBatch, Clusters]):
         self.spans = SpanEncoder(
             width, dims.input, hidden=recipe.hidden, longest=LONGEST_MENTION, dropout=recipe.dropout
         )
+        if singletons:  # few spans are mentions; this much is known before training
+            nn.init.constant_(self.spans.output.bias, _RARE)
         self.antecedents = AntecedentScorer(
             self.spans.output_dim, hidden=recipe.hidden, dropout=recipe.dropout
         )
@@ -217,7 +222,7 @@ class Coref(Task[Document, CorefBatch, Clusters]):
     name: ClassVar[str] = "coref"
     metric: ClassVar[str] = "average_f1"
     recipe: ClassVar[Recipe] = Recipe(
-        hidden=150, dropout=0.3, batch=1, epochs=30, patience=8, rate=8e-4, elmo_dropout=0.5
+        hidden=150, dropout=0.3, batch=1, epochs=40, patience=10, rate=1e-3, elmo_dropout=0.5
     )
 
     @classmethod

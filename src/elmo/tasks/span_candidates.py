@@ -41,9 +41,17 @@ def cluster_numbers(spans: Integers, clusters: Sequence[Sequence[Span]]) -> Inte
         spans: As `candidate_spans` gives them.
         clusters: Mentions of a document.
     """
-    numbers = {span: k for k, mentions in enumerate(clusters, start=1) for span in mentions}
-    found = [numbers.get(Span(start, stop), 0) for start, stop in spans[:2].T.tolist()]
-    return np.array(found, dtype=np.int64)
+    numbers = np.zeros(spans.shape[1], dtype=np.int64)
+    mentions = [(*span, k) for k, cluster in enumerate(clusters, start=1) for span in cluster]
+    if not mentions or not len(numbers):
+        return numbers
+    wanted = np.array(mentions, dtype=np.int64).T
+    size = int(spans[1].max()) + 1  # spans are sorted, and so are these keys of theirs
+    keys, wanted_keys = (own[0] * size + np.minimum(own[1], size - 1) for own in (spans, wanted))
+    places = np.searchsorted(keys, wanted_keys).clip(max=len(keys) - 1)
+    there = (spans[:2, places] == wanted[:2]).all(axis=0)
+    numbers[places[there]] = wanted[2, there]
+    return numbers
 
 
 def tell_of_long_mentions(documents: Sequence[Document], longest: int) -> None:
