@@ -55,6 +55,16 @@ def predictions(task, head, examples):
         return head.predict(vectors_of(task, examples), task.collate(examples))
 
 
+def half_loss(task, head, examples):
+    """The loss with products in bfloat16, and its gradients."""
+    with torch.autocast("cpu", torch.bfloat16):
+        loss = head.loss(vectors_of(task, examples), task.collate(examples))
+    loss.backward()
+    assert loss.dtype == torch.float32
+    assert all(torch.isfinite(p.grad).all() for p in head.parameters() if p.grad is not None)
+    return loss.item()
+
+
 def widened(layout, more):
     """The same sentences with more padding."""
     index = torch.nn.functional.pad(layout.index, (0, more))

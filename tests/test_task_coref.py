@@ -23,7 +23,7 @@ from elmo.tasks.span_scores import (
     best_antecedents,
     distance_classes,
 )
-from heads import built, predictions, trained, vectors_of, widened
+from heads import built, half_loss, predictions, trained, vectors_of, widened
 
 TASK = Coref(singletons=True)
 NAMES = "Ann Bo Cy Di".split()
@@ -84,6 +84,16 @@ def test_neighbours_and_padding_change_no_score(texts, more, output_dim):
             (part,) = head._documents(vectors_of(TASK, [example], output_dim), single)
             for other in (padded[number], head._ranked(part)):
                 torch.testing.assert_close(other[0], together[number][0], rtol=1e-4, atol=1e-5)
+
+
+def test_products_in_bfloat16_give_nearly_the_same_loss():
+    examples = made_up(6)
+    exact = built(TASK, hidden=8, dropout=0.0)
+    expected = exact.loss(vectors_of(TASK, examples), TASK.collate(examples)).item()
+    head = built(TASK, hidden=8, dropout=0.0)
+    assert half_loss(TASK, head, examples) == pytest.approx(expected, rel=0.05)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert len(predictions(TASK, head.eval(), examples)) == 6
 
 
 # Candidates

@@ -13,7 +13,7 @@ from elmo.tasks.attention import TrilinearScores, attend, masked_softmax
 from elmo.tasks.nli import Nli, PairBatch, compared_with, pooled_pair
 from elmo.tasks.readers.examples import EntailmentPair
 from elmo.tasks.recipe import ReadOptions
-from heads import built, predictions, trained, vectors_of, widened
+from heads import built, half_loss, predictions, trained, vectors_of, widened
 
 TASK = Nli(("different", "same"))
 WORDS = "ant bee cat dog eel fox gnu hen".split()
@@ -52,6 +52,16 @@ def test_neighbours_and_padding_change_no_score(examples, more, output_dim):
     for row, example in enumerate(examples):
         alone = head(vectors_of(TASK, [example], output_dim), TASK.collate([example]))
         torch.testing.assert_close(alone[0], together[row], rtol=1e-4, atol=1e-5)
+
+
+def test_products_in_bfloat16_give_nearly_the_same_loss():
+    examples = made_up(6)
+    exact = built(TASK, hidden=8, dropout=0.0)
+    expected = exact.loss(vectors_of(TASK, examples), TASK.collate(examples)).item()
+    head = built(TASK, hidden=8, dropout=0.0)
+    assert half_loss(TASK, head, examples) == pytest.approx(expected, rel=0.05)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert len(predictions(TASK, head.eval(), examples)) == 6
 
 
 def test_texts_are_compared_as_a_loop_would():

@@ -16,7 +16,7 @@ from elmo.tasks.qa import Qa, QaBatch, best_spans, both_ways, marginal_loss
 from elmo.tasks.readers.examples import Answer, Question, Span
 from elmo.tasks.recipe import ReadOptions
 from elmo.text import EnglishTokenizer, WhitespaceTokenizer
-from heads import built, predictions, trained, vectors_of, widened
+from heads import built, half_loss, predictions, trained, vectors_of, widened
 
 TASK = Qa()
 WORDS = "ant bee cat dog eel fox".split()
@@ -79,6 +79,16 @@ def test_neighbours_and_padding_change_no_score(examples, more, output_dim):
             )
             torch.testing.assert_close(alone[k][0], together[k][row, :n], rtol=1e-4, atol=1e-4)
             assert together[k][row, :n].exp().sum().item() == pytest.approx(1, abs=1e-4)
+
+
+def test_products_in_bfloat16_give_nearly_the_same_loss():
+    examples = made_up(6)
+    exact = built(TASK, hidden=8, dropout=0.0)
+    expected = exact.loss(vectors_of(TASK, examples), TASK.collate(examples)).item()
+    head = built(TASK, hidden=8, dropout=0.0)
+    assert half_loss(TASK, head, examples) == pytest.approx(expected, rel=0.05)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert len(predictions(TASK, head.eval(), examples)) == 6
 
 
 def test_context_and_question_meet_as_loops_would_have_it():
