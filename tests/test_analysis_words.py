@@ -239,7 +239,7 @@ def test_neighbors_are_the_nearest_occurrences(tiny_elmo, corpus, sentences, lay
         MarkedWord(sentences[number], sentences[number].index(word)),
         MarkedWord([word, "alone"], 0),
     ]
-    settings = NeighborSettings(layer=layer, top=6, same_word=same_word)
+    settings = NeighborSettings(layer=layer, top=6, same_word=same_word, min_count=1)
     for found in find_neighbors(tiny_elmo, corpus, queries, settings):
         expected = direct_neighbors(tiny_elmo, sentences, found.query, layer, same_word)
         assert found.n_occurrences == len(expected)

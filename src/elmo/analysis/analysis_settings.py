@@ -128,6 +128,8 @@ class NeighborSettings:
     """How many occurrences, and how many static neighbours."""
     same_word: bool = False
     """Only occurrences of the marked word itself; faster, since other sentences are skipped."""
+    min_count: int = 5
+    """Leave words that are rarer in the corpus out of the static neighbours."""
     static: Path | None = None
     """GloVe or word2vec file whose neighbours are shown beside; by default the model's own
     context-free vectors."""

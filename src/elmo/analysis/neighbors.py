@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -12,6 +12,8 @@ import numpy.typing as npt
 from elmo.analysis.analysis_settings import NeighborSettings
 from elmo.analysis.geometry import unit_rows
 from elmo.analysis.passages import Corpus, Passage
+from elmo.analysis.word_index import WordIndex
+from elmo.analysis.word_means import index_of_words
 from elmo.embedder import ELMo
 from elmo.errors import InputError
 from elmo.selection import select_layers
@@ -19,9 +21,6 @@ from elmo.sentences import Words
 from elmo.static_vectors import read_static_vectors
 
 Vectors = npt.NDArray[np.float32]
-
-_BATCH = 4096
-"""Words whose static vectors are computed at once."""
 
 
 @dataclass(frozen=True)
@@ -89,28 +88,18 @@ def find_neighbors(
     ]
     found = [Neighborhood(query) for query in queries]
     directions = unit_rows(np.stack(vectors)).astype(np.float32)
-    statics = _OwnStatic(model, queries) if settings.static is None else None
-    seen: set[str] = set()
-    wanted = _sentences_with(corpus, queries, seen) if settings.same_word else None
-    for passage in corpus.passages(model, settings.layer, wanted):
+    counts: Counter[str] = Counter()
+    sentences = _counted(corpus, counts)
+    if settings.same_word:
+        words = {corpus.word(query.word) for query in queries}
+        sentences = (s for s in sentences if not words.isdisjoint(map(corpus.word, s)))
+    for passage in corpus.passages(model, settings.layer, sentences):
         cosines = unit_rows(passage.vectors).astype(np.float32) @ directions.T
         for neighborhood, own in zip(found, cosines.T, strict=True):
             _merge(neighborhood, passage, own, corpus, settings)
-        if settings.same_word:
-            continue
-        if statics is not None:
-            statics.look(passage.numbered[0], settings.top)
-        else:
-            seen.update(passage.numbered[0])
     if not any(neighborhood.n_occurrences for neighborhood in found):
         raise InputError(_nothing(corpus, queries, settings))
-    if settings.static is not None:
-        _read_static(found, settings.static, seen, settings.top)
-    elif statics is not None:
-        names = sorted(seen)
-        for start in range(0, len(names), _BATCH):
-            statics.look(names[start : start + _BATCH], settings.top)
-        statics.tell(found)
+    _add_static(found, _static_index(model, counts, queries, settings), settings.top)
     return found
 
 
@@ -124,16 +113,11 @@ def _nothing(corpus: Corpus, queries: Sequence[MarkedWord], settings: NeighborSe
     )
 
 
-def _sentences_with(
-    corpus: Corpus, queries: Sequence[MarkedWord], seen: set[str]
-) -> Iterator[Words]:
-    """Yield sentences with a marked word; the words of all are noted, to be compared, too."""
-    words = {corpus.word(query.word) for query in queries}
+def _counted(corpus: Corpus, counts: Counter[str]) -> Iterator[Words]:
+    """Yield the sentences of a corpus, counting their words."""
     for sentence in corpus:
-        own = set(map(corpus.word, sentence))
-        seen |= own
-        if own & words:
-            yield sentence
+        counts.update(map(corpus.word, sentence))
+        yield sentence
 
 
 def _merge(
@@ -168,55 +152,28 @@ def _merge(
     neighborhood.occurrences = sorted(together, key=lambda o: -o.cosine)[: settings.top]
 
 
-class _OwnStatic:
-    """Nearest words by the model's own context-free vectors, found as the corpus passes.
-
-    Args:
-        model: Whose vectors.
-        queries: The marked words.
-    """
-
-    def __init__(self, model: ELMo, queries: Sequence[MarkedWord]) -> None:
-        self._model = model
-        self._queries = [query.word for query in queries]
-        self._directions = unit_rows(model.word_vectors(self._queries)).astype(np.float32)
-        self._best: list[dict[str, float]] = [{} for _ in queries]
-
-    def look(self, names: Sequence[str], top: int) -> None:
-        """Compare some words."""
-        cosines = unit_rows(self._model.word_vectors(names)).astype(np.float32) @ self._directions.T
-        for word, best, own in zip(self._queries, self._best, cosines.T, strict=True):
-            chosen = [k for k in np.argsort(-own, kind="stable")[: top + 1] if names[k] != word]
-            best |= {names[k]: float(np.clip(own[k], -1.0, 1.0)) for k in chosen}
-            for name in sorted(best, key=lambda name: -best[name])[top:]:
-                del best[name]
-
-    def tell(self, found: Sequence[Neighborhood]) -> None:
-        """Note what was found."""
-        for neighborhood, best in zip(found, self._best, strict=True):
-            neighborhood.static_source = "the model's context-free vectors"
-            ordered = sorted(best.items(), key=lambda pair: -pair[1])
-            neighborhood.static = [NearWord(cosine, word) for word, cosine in ordered]
+def _static_index(
+    model: ELMo, counts: Counter[str], queries: Sequence[MarkedWord], settings: NeighborSettings
+) -> WordIndex:
+    """Give the static vectors of the frequent words of a corpus, and of the marked ones."""
+    frequent = [word for word, count in counts.items() if count >= settings.min_count]
+    words = [*sorted(frequent or counts), *(query.word for query in queries)]
+    if settings.static is None:
+        return index_of_words(model, words, "the model's context-free vectors")
+    read = read_static_vectors(settings.static, dict.fromkeys(_forms(words)))
+    rows = read.vectors[list(read.found.values())]
+    facts = {"words": settings.static.name}
+    return WordIndex(list(read.found), np.zeros(len(read.found), np.int64), rows, facts)
 
 
-def _read_static(found: Sequence[Neighborhood], path: Path, words: Iterable[str], top: int) -> None:
-    """Find the nearest words of the corpus by the vectors of a file."""
-    wanted = dict.fromkeys(_forms([*words, *(n.query.word for n in found)]))
-    read = read_static_vectors(path, wanted)
-    names = list(read.found)
-    rows = unit_rows(read.vectors[list(read.found.values())]).astype(np.float32)
+def _add_static(found: Sequence[Neighborhood], index: WordIndex, top: int) -> None:
+    known = set(index.words)
     for neighborhood in found:
-        neighborhood.static_source = path.name
-        form = next((w for w in _forms([neighborhood.query.word]) if w in read.found), None)
-        if form is None:
-            continue
-        cosines = rows @ rows[names.index(form)]
-        order = np.argsort(-cosines, kind="stable")[: top + 1]
-        neighborhood.static = [
-            NearWord(float(np.clip(cosines[k], -1.0, 1.0)), names[k])
-            for k in order
-            if names[k] != form
-        ][:top]
+        neighborhood.static_source = index.facts["words"]
+        form = next((w for w in _forms([neighborhood.query.word]) if w in known), None)
+        if form is not None:
+            near = index.similar(form, top)
+            neighborhood.static = [NearWord(entry.cosine, entry.word) for entry in near]
 
 
 def _forms(words: Iterable[str]) -> Iterator[str]:

@@ -375,7 +375,7 @@ class _Output:
 
 
 def _name_model(report: Any, model: ELMo, choice: ModelChoice) -> None:
-    from elmo.models import DEFAULT_MODEL
+    from elmo.models import default_model
 
-    report.model = Path(str(choice.model or choice.weights or DEFAULT_MODEL)).name
+    report.model = Path(str(choice.model or choice.weights or default_model())).name
     report.model_sha256 = model.fingerprint
