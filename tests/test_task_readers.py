@@ -518,6 +518,15 @@ def test_formats_are_told_by_name_and_content(write):
         formats.read_tagged([write("a O\n", "a.conll")], ReadOptions(label_column="ner"))
 
 
+def test_other_encodings_are_read_or_refused_with_the_line(tmp_path):
+    path = tmp_path / "trec.txt"
+    path.write_bytes("LOC Where ?\nLOC Café ?\n".encode("latin-1"))
+    with pytest.raises(InputError, match=r"line 2: byte 0xe9 .* --encoding"):
+        formats.read_texts([path], ReadOptions())
+    examples = formats.read_texts([path], ReadOptions(encoding="latin-1"))
+    assert examples[1].words == ["Café", "?"]
+
+
 def test_a_folder_of_documents_is_read_in_the_order_of_names(write, tmp_path):
     write(litbank([("b", "(0)")], "b"), "b.conll")
     write(litbank([("a", "(0)")], "a"), "a.conll")

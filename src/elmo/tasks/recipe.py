@@ -18,6 +18,8 @@ class ReadOptions:
     """Format of the files; told from names and content if None."""
     tokenizer: TokenizerName = "english"
     """How raw texts are split into words; files of words are left as they are."""
+    encoding: str = "utf-8"
+    """Encoding of the files."""
     text_column: str | None = None
     """Name or number (from 0) of the column or key that holds the text."""
     label_column: str | None = None

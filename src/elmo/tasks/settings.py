@@ -52,6 +52,8 @@ class TaskSettings:
     """Format of the files; told from their names and content unless given."""
     tokenizer: TokenizerName = "english"
     """How raw texts are split into words; files of words are left as they are."""
+    encoding: str = "utf-8"
+    """Encoding of the files."""
     text_column: str | None = None
     """csv, tsv, jsonl: name or number (from 0) of the column of texts."""
     label_column: str | None = None

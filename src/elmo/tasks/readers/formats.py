@@ -47,11 +47,11 @@ def read_texts(paths: Sequence[Path], options: ReadOptions) -> list[TextExample]
     examples: list[TextExample] = []
     tokenizer = get_tokenizer(options.tokenizer)
     for path in paths:
-        kind = _kind(options, TEXT_FORMATS) or _text_format(path)
+        kind = _kind(options, TEXT_FORMATS) or _text_format(path, options.encoding)
         if kind == "trees":
-            examples += read_trees(path, phrases=options.phrases)
+            examples += read_trees(path, phrases=options.phrases, encoding=options.encoding)
         elif kind == "lines":
-            examples += read_label_lines(path, tokenizer)
+            examples += read_label_lines(path, tokenizer, encoding=options.encoding)
         else:
             examples += read_table(
                 path,
@@ -59,6 +59,7 @@ def read_texts(paths: Sequence[Path], options: ReadOptions) -> list[TextExample]
                 text_column=options.text_column,
                 label_column=options.label_column,
                 kind=kind,
+                encoding=options.encoding,
             )
     return examples
 
@@ -76,11 +77,13 @@ def read_tagged(paths: Sequence[Path], options: ReadOptions) -> list[TaggedSente
         kind = _kind(options, TAG_FORMATS) or suffix_of(path).removeprefix(".")
         if kind == "conllu":
             field: Field = options.label_column or "upos"  # type: ignore[assignment]
-            examples += read_conllu(path, field=field)
+            examples += read_conllu(path, field=field, encoding=options.encoding)
         else:
             word = _number(options.text_column, "--text-column", 0)
             tag = _number(options.label_column, "--label-column", -1)
-            examples += read_columns(path, word_column=word, tag_column=tag)
+            examples += read_columns(
+                path, word_column=word, tag_column=tag, encoding=options.encoding
+            )
     return examples
 
 
@@ -90,7 +93,8 @@ def read_frames(paths: Sequence[Path], options: ReadOptions) -> list[Frame]:
     for path in paths:
         kind = _kind(options, FRAME_FORMATS)
         as_json = kind == "jsonl" or (kind is None and suffix_of(path) in JSON_LINES)
-        examples += read_propbank(path) if as_json else read_props(path)
+        read = read_propbank if as_json else read_props
+        examples += read(path, encoding=options.encoding)
     return examples
 
 
@@ -100,14 +104,20 @@ def read_entailment(paths: Sequence[Path], options: ReadOptions) -> list[Entailm
     tokenizer = get_tokenizer(options.tokenizer)
     for path in paths:
         kind = _kind(options, PAIR_FORMATS)
-        examples += read_pairs(path, tokenizer, label_column=options.label_column, kind=kind)
+        examples += read_pairs(
+            path,
+            tokenizer,
+            label_column=options.label_column,
+            kind=kind,
+            encoding=options.encoding,
+        )
     return examples
 
 
 def read_questions(paths: Sequence[Path], options: ReadOptions) -> list[Question]:
     """Read questions about paragraphs: SQuAD's JSON."""
     _kind(options, QUESTION_FORMATS)
-    return [question for path in paths for question in read_squad(path)]
+    return [q for path in paths for q in read_squad(path, encoding=options.encoding)]
 
 
 def read_documents(paths: Sequence[Path], options: ReadOptions) -> list[Document]:
@@ -116,7 +126,7 @@ def read_documents(paths: Sequence[Path], options: ReadOptions) -> list[Document
     documents: list[Document] = []
     for path in paths:
         for file in find_documents(path) if path.is_dir() else [path]:
-            documents += read_coreference(file)
+            documents += read_coreference(file, encoding=options.encoding)
     return documents
 
 
@@ -137,11 +147,11 @@ def _number(given: str | None, flag: str, default: int) -> int:
         raise InputError(f"{flag} is {given!r}, expected the number of a column, from 0") from None
 
 
-def _text_format(path: Path) -> str:
+def _text_format(path: Path, encoding: str) -> str:
     suffix = suffix_of(path)
     if suffix in (".csv", ".tsv"):
         return suffix.removeprefix(".")
     if suffix in JSON_LINES:
         return "jsonl"
-    first = next((line.text for line in numbered_lines(path) if line.text.strip()), "")
+    first = next((line.text for line in numbered_lines(path, encoding) if line.text.strip()), "")
     return "trees" if _TREE.match(first) else "lines"
