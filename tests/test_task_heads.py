@@ -1,7 +1,9 @@
 """Trained heads at work: raw texts, files, damaged folders, the command line; their parts."""
 
+import io
 import json
 import shutil
+import sys
 
 import numpy as np
 import pytest
@@ -108,6 +110,10 @@ def test_predict_reads_texts_files_and_standard_input(heads, tmp_path, capsys, m
     assert main(["task", "predict", folder, str(lines), "--out", str(out), "--device", "cpu"]) == 0
     records = [json.loads(line) for line in out.read_text().splitlines()]
     assert [(r["input"], r["label"]) for r in records] == [(0, "red"), (1, "blue")]
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"the cup is green\n")))
+    capsys.readouterr()
+    assert main(["task", "predict", folder, "-", "--device", "cpu"]) == 0
+    assert json.loads(capsys.readouterr().out)["label"] == "green"
     assert main(["task", "predict", folder, str(tmp_path / "none.txt")]) == 2
     assert main(["task", "predict", str(tmp_path), "text"]) == 2
     assert "no trained head" in capsys.readouterr().err

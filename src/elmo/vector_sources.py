@@ -110,12 +110,15 @@ def open_vectors(name: str) -> VectorSource:
         name: Path of a GloVe or word2vec file, or the name of a package such as
             `settings.DEFAULT_VECTORS`.
     """
-    if is_vector_file(Path(name)) or "/" in name or not _module(name).isidentifier():
+    if is_vector_file(Path(name)) or not _module(name).isidentifier():
         if not is_vector_file(Path(name)):
-            raise MissingFileError(f"no such file of word vectors: {name}")
+            raise MissingFileError(
+                f"no such file of word vectors: {name}; give a GloVe or word2vec file, or the name "
+                "of a package"
+            )
         return VectorFile(name)
     return VectorPackage(name)
 
 
 def _module(name: str) -> str:
-    return name.replace("-", "_").replace(".", "_")
+    return name.replace("-", "_")

@@ -125,7 +125,7 @@ def evaluate(
 @task.command
 def predict(
     folder: Annotated[Path, Parameter(name="DIR")],
-    text: Annotated[str, Parameter(name="TEXT|FILE|-")] = "-",
+    text: Annotated[str, Parameter(name="TEXT|FILE|-", allow_leading_hyphen=True)] = "-",
     /,
     *,
     out: Path | None = None,

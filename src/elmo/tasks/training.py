@@ -28,6 +28,7 @@ from elmo.records import from_dict, to_json_values
 from elmo.tasks.assembly import Assembly, assemble
 from elmo.tasks.base import Task
 from elmo.tasks.batches import chosen_share, shuffled_batches
+from elmo.tasks.curve import draw_curve
 from elmo.tasks.folder import CONFIG_FILE, ELMO_FOLDER, WEIGHTS_FILE, save_task
 from elmo.tasks.kinds import TASKS
 from elmo.tasks.lookup import Lookups
@@ -36,7 +37,7 @@ from elmo.tasks.progress import SNAPSHOT_FILE, TaskProgress, restore_progress, s
 from elmo.tasks.recipe import Recipe
 from elmo.tasks.settings import TaskSettings
 from elmo.training.array_files import write_text
-from elmo.training.metrics import METRICS_FILE, MetricsFile
+from elmo.training.metrics import CURVE_FILE, METRICS_FILE, MetricsFile, read_metrics
 from elmo.training.waiting import stop_signals
 
 RUN_FILE, RESULT_FILE = "run.json", "result.json"
@@ -199,6 +200,7 @@ class _Run:
         report = self._report(progress, finished=True)
         write_text(self.out / RESULT_FILE, json.dumps(dataclasses.asdict(report), indent=2) + "\n")
         (self.out / SNAPSHOT_FILE).unlink(missing_ok=True)
+        draw_curve(read_metrics(self.out / METRICS_FILE), self.task.metric, self.out / CURVE_FILE)
         return report
 
     def _is_over(self, progress: TaskProgress) -> bool:
