@@ -1,11 +1,15 @@
 """The report of tasks: which runs, going on, figures and pages made from them."""
 
 import json
+import runpy
+import sys
+from pathlib import Path
 
 import pytest
 
 from elmo.cli import main
 from elmo.errors import ConfigError, MissingFileError
+from elmo.static_vectors import read_static_vectors
 from elmo.tasks.report import cell_file
 from elmo.tasks.report_page import render_page, write_report
 from elmo.tasks.report_settings import DATASETS, STUDIES, Cell, ReportSettings, cells
@@ -202,6 +206,22 @@ def test_a_run_that_another_process_is_at_is_left_to_it(data, capsys):
         assert report(data) == 1
     assert "1 runs are left" in capsys.readouterr().err
     assert report(data) == 0
+
+
+def test_vectors_of_the_task_data_are_the_same_in_a_file_of_their_own(data, monkeypatch):
+    script = Path(__file__).parents[1] / "benchmarks" / "task_vectors.py"
+    written = data / "words.txt.gz"
+    command = [str(script), str(data / "data"), str(written), "--tasks", "sst"]
+    monkeypatch.setattr(sys, "argv", [*command, "--vectors", str(data / "vectors.txt")])
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_path(str(script), run_name="__main__")
+    assert ended.value.code == 0
+    words = ["a", "bad", "film", "good"]
+    first, second = (read_static_vectors(p, words) for p in (data / "vectors.txt", written))
+    assert second.vectors[second.found["good"]].tolist() == [1.0, 0.5]
+    assert {w: first.vectors[k].tolist() for w, k in first.found.items()} == {
+        w: second.vectors[k].tolist() for w, k in second.found.items()
+    }
 
 
 def test_what_is_missing_is_told(tmp_path):

@@ -172,7 +172,7 @@ def _run(
 def _task_settings(
     cell: Cell, dataset: Dataset, settings: ReportSettings, folder: Path
 ) -> TaskSettings:
-    parts = _parts(cell.dataset, dataset, settings)
+    parts = find_parts(cell.dataset, dataset, settings)
     choices: dict[str, Any] = {**dataset.choices, **dict(cell.changes)}
     choices |= _QUICK if settings.quick else {}
     return TaskSettings(
@@ -201,8 +201,8 @@ def _a_few(examples: Examples) -> Examples:
     return Examples(*few)
 
 
-def _parts(name: str, dataset: Dataset, settings: ReportSettings) -> Parts:
-    """Find the three files of a data set, or cut it into them."""
+def find_parts(name: str, dataset: Dataset, settings: ReportSettings) -> Parts:
+    """Find the three files of a data set, or cut it into them (in the folder of the report)."""
     assert settings.data is not None
     source = settings.data / dataset.folder
     if not source.is_dir():

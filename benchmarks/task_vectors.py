@@ -1,0 +1,58 @@
+"""Write the static vectors of all words of the task data to a file of its own.
+
+    python benchmarks/task_vectors.py DATA vectors.txt.gz [--tasks sst wnut17 ...]
+
+`elmo task report --vectors vectors.txt.gz` then gives the same figures on a machine that has no
+package of vectors and no room for one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import sys
+import tempfile
+from pathlib import Path
+
+from elmo.settings import DEFAULT_VECTORS
+from elmo.tasks.kinds import TASKS
+from elmo.tasks.report import find_parts
+from elmo.tasks.report_settings import DATASETS, DatasetName, ReportSettings
+from elmo.tasks.settings import TaskSettings
+from elmo.vector_sources import open_vectors
+
+
+def main() -> int:
+    """Collect words, look them up, write."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("data", type=Path, help="folder of the task data")
+    parser.add_argument("out", type=Path, help="file to write: GloVe text, gzipped")
+    parser.add_argument("--tasks", nargs="+", default=list(DATASETS), choices=list(DATASETS))
+    parser.add_argument("--vectors", default=DEFAULT_VECTORS, help="where vectors come from")
+    choices = parser.parse_args()
+    words: set[str] = set()
+    with tempfile.TemporaryDirectory() as folder:
+        for name in choices.tasks:
+            words |= words_of(name, ReportSettings(data=choices.data, out=Path(folder)))
+            print(f"{name}: {len(words):,} words so far", flush=True)
+    read = open_vectors(choices.vectors).read(sorted(words | {word.lower() for word in words}))
+    with gzip.open(choices.out, "wt", encoding="utf-8") as file:
+        for word, row in read.found.items():
+            values = " ".join(repr(float(str(value))) for value in read.vectors[row])
+            file.write(f"{word} {values}\n")
+    print(f"{choices.out}: {len(read.found):,} words")
+    return 0
+
+
+def words_of(name: DatasetName, settings: ReportSettings) -> set[str]:
+    """Give the words of a data set as its task reads them."""
+    dataset = DATASETS[name]
+    kind = TASKS[dataset.task]
+    options = TaskSettings(**dataset.choices).read_options()
+    train, dev, test = (kind.read([p], options) for p in find_parts(name, dataset, settings))
+    task = kind.from_examples(train, options)
+    return {w for e in (*train, *dev, *test) for s in task.sentences(e) for w in s}
+
+
+if __name__ == "__main__":
+    sys.exit(main())
