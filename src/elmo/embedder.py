@@ -70,7 +70,8 @@ class ELMo:
             (whose weights it has anyway), 1.1e-2 in `bf16` and 9.3e-2 in `int8`, on average by
             2.5e-7, 9.1e-4 and 5.9e-3, with cosines of at least 0.99998 in `bf16` and 0.9991 in
             `int8`; a linear probe for parts of speech changed at most 3 of 10,000 tags in `bf16`
-            and 28 in `int8`, its accuracy by less than 0.1 % (AVX2). `elmo bench precision` measures any model. On a GPU: `fp32` without TF32, `bf16` or `fp16`; not `int8`.
+            and 28 in `int8`, its accuracy by less than 0.1 % (AVX2). `elmo bench precision`
+            measures any model. On a GPU: `fp32` without TF32, `bf16` or `fp16`; not `int8`.
         device: Where to compute; if None, a GPU if there is one.
         tokenizer: How `encode` splits raw texts into words.
         word_cache_mb: Memory for the context-free vectors of words seen before; unless told, 64 on
