@@ -87,6 +87,8 @@ class Bidaf(Head[QaBatch, AnswerPrediction]):
         self.start = nn.Linear(width, 1)
         self.stop = nn.Linear(width, 1)
         self.dropout = SequenceDropout(recipe.dropout)
+        for layer in (self.merged, self.residual):
+            nn.init.kaiming_uniform_(layer.weight, nonlinearity="relu")
 
     def forward(self, words: WordVectors, batch: QaBatch) -> tuple[Tensor, Tensor]:
         """Give the log-probabilities of starts and of last words.
