@@ -51,7 +51,7 @@ def run_report(settings: ReportSettings, say: Callable[[str], None]) -> bool:
     todo = _missing(wanted, settings)
     say(f"{len(wanted)} runs, {len(wanted) - len(todo)} of them done before")
     # Runs on the same data follow each other: data are read once.
-    todo.sort(key=lambda cell: (cell.seed, list(DATASETS).index(cell.dataset)))
+    todo.sort(key=lambda cell: (list(DATASETS).index(cell.dataset), cell.seed))
     known: dict[str, Examples] = {}
     for number, cell in enumerate(todo, start=1):
         if time.monotonic() > deadline:

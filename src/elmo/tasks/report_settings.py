@@ -168,7 +168,7 @@ class Cell:
 
 
 def cells(settings: ReportSettings) -> list[Cell]:
-    """List the runs, each once: seed by seed, so that a part of the report is a whole one."""
+    """List the runs, each once."""
     wanted = settings.tasks or tuple(DATASETS)
     listed = [
         Cell(dataset, normalised(change), seed)
