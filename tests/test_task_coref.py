@@ -290,6 +290,14 @@ def test_documents_are_read_parsed_and_shown(tmp_path):
     assert predictions(TASK, built(TASK, hidden=4).eval(), [raw]) is not None
 
 
+def test_a_blank_text_has_no_clusters_and_disturbs_no_other():
+    blank, other = TASK.parse(" ", ReadOptions())[0], document("Ann saw Ann .")
+    head = built(TASK, hidden=4).eval()
+    found = predictions(TASK, head, [blank, other])
+    assert found[0] == []
+    assert found[1] == predictions(TASK, head, [other])[0]
+
+
 def test_singletons_are_measured_as_annotated_and_left_out():
     example = document("Ann saw Ann .", "Bo .")
     measured = TASK.evaluate([example], [[[Span(0, 1), Span(2, 3)]]])

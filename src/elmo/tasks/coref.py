@@ -289,7 +289,7 @@ class Coref(Task[Document, CorefBatch, Clusters]):
     def parse(self, text: str, options: ReadOptions) -> list[Document]:
         """Split a raw text into sentences of words."""
         sentences = get_tokenizer(options.tokenizer).sentences(text)
-        return [Document([words for words in sentences if words])]
+        return [Document([words for words in sentences if words] or [[]])]
 
     def render(self, example: Document, prediction: Clusters) -> dict[str, Any]:
         """Show the sentences, and each mention with its words, counted over the document."""
