@@ -93,6 +93,13 @@ def test_without_dev_files_a_part_is_held_out(folder, tmp_path):
     assert (report.n_train, report.n_dev) == (54, 18)
 
 
+def test_words_without_a_static_vector_are_counted(folder, tmp_path):
+    (tmp_path / "dev.csv").write_text("text,label\nthe zyx is red,red\nthe car is Red,red\n")
+    chosen = settings(folder, "texts.csv", tmp_path / "a", epochs=1, features="glove")
+    report = train_task("classify", chosen.replace(dev=(tmp_path / "dev.csv",)))
+    assert report.unknown == {"train": 0.0, "dev": 0.125}
+
+
 def test_few_examples_are_read_several_times(folder, tmp_path):
     chosen = settings(folder, "texts.csv", tmp_path, epochs=1, min_steps=80, share=0.1)
     report = train_task("classify", chosen)

@@ -246,6 +246,9 @@ def _tell(report: TaskReport, settings: TaskSettings) -> int:
     )
     for place, weights in report.mix.items():
         say(f"weights of layers ({place}): {', '.join(f'{weight:.3f}' for weight in weights)}")
+    if report.unknown:
+        shares = ", ".join(f"{100 * share:.1f} % in {p}" for p, share in report.unknown.items())
+        say(f"words without a static vector: {shares}")
     _show_scores(report.test if report.test is not None else report.dev, as_json=False)
     return DONE
 

@@ -19,6 +19,7 @@ from elmo.embedder import ELMo
 from elmo.tasks.base import Words
 from elmo.tasks.features import Lookup, WordFeatures
 from elmo.tasks.layer_cache import LayerCache, default_folder
+from elmo.tasks.static_words import UNKNOWN
 
 Array = npt.NDArray[Any]
 
@@ -165,6 +166,12 @@ class Lookups:
             self._places.update((tuple(words), self._source.place(words)) for words in sentences)
             if settle:
                 self._source.settle(list(self._places.values()))
+
+    def unknown_share(self, sentences: Iterable[Words]) -> float:
+        """Give the share of words that have no static vector; every sentence counts once."""
+        arrays = [self._rows[key] for key in {tuple(words) for words in sentences}]
+        n_words = sum(map(len, arrays))
+        return sum(int((rows == UNKNOWN).sum()) for rows in arrays) / max(1, n_words)
 
     def __call__(self, sentences: Sequence[Words]) -> Lookup:
         """Give what is known of the words of some sentences, one after another."""

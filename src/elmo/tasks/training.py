@@ -13,7 +13,7 @@ import json
 import math
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -78,6 +78,8 @@ class TaskReport:
     test: dict[str, float] | None
     mix: dict[str, list[float]]
     """Learned weights of ELMo's layers, by the place where they come in."""
+    unknown: dict[str, float]
+    """Share of words without a static vector, by part of the data; empty without such vectors."""
     seconds_preparing: float
     """Reading and embedding; short if the layers were in the cache."""
     seconds_training: float
@@ -296,9 +298,22 @@ class _Run:
             dev=self.measure(self.examples.dev) if finished else {},
             test=self.measure(self.examples.test) if measured else None,
             mix=self.network.features.mix_weights(),
+            unknown=self._unknown(),
             seconds_preparing=round(self.preparing, 3),
             seconds_training=round(progress.seconds, 3),
         )
+
+    def _unknown(self) -> dict[str, float]:
+        if self.network.features.static is None:
+            return {}
+        parts = {field.name: getattr(self.examples, field.name) for field in fields(Examples)}
+        return {
+            name: self.runner.lookups.unknown_share(
+                words for example in part for words in self.task.sentences(example)
+            )
+            for name, part in parts.items()
+            if part
+        }
 
 
 @dataclass(frozen=True)
