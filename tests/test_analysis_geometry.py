@@ -178,6 +178,19 @@ def test_the_jackknife_agrees_with_theory_for_a_mean():
     assert error == pytest.approx(1 / 2000**0.5, rel=0.5)
 
 
+def test_the_jackknife_agrees_with_repeated_samples_for_a_mean_cosine():
+    rng = np.random.default_rng(0)
+    contexts = np.arange(200)
+    found, errors = [], []
+    for _ in range(40):
+        vectors = rng.standard_normal((200, 10)) + rng.gamma(1, 1, (200, 1)) * np.eye(10)[0]
+        found.append(mean_cosine(vectors, contexts))
+        errors.append(
+            jackknife_error(lambda some, v=vectors: mean_cosine(v[some], contexts[some]), contexts)
+        )
+    assert np.mean(errors) == pytest.approx(np.std(found), rel=0.4)
+
+
 def test_a_difference_is_less_sure_than_its_parts():
     values = np.random.default_rng(5).normal(0.5, 0.1, 300)
     draws = resampled_means(values, 1000, 0)

@@ -144,8 +144,10 @@ def _draw_panel(axes: Any, panel: _Panel) -> None:
     places = range(len(shares))
     axes.plot(places, shares, "o", color="C0", ms=9)
     axes.vlines(places, 0, shares, color="C0", alpha=0.25)
+    readable = {"facecolor": "white", "edgecolor": "none", "pad": 1.0}
     for place, share in zip(places, shares, strict=True):
-        axes.annotate(f"{share:.1f}", (place, share), (0, 8), "data", "offset points", ha="center")
+        told, at = f"{share:.1f}", (place, share)
+        axes.annotate(told, at, (0, 9), "data", "offset points", ha="center", bbox=readable)
     base = [] if panel.base is None else [100 * panel.base]
     lowest, highest = min(shares + base), max(shares + base)
     margin = max(1.0, highest - lowest)
