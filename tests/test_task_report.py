@@ -50,12 +50,13 @@ def made_cell(dataset, seed, value, weights=None, **changes):
         "seconds_training": 2.0,
         "rounds": 3,
         "steps": 40,
+        "elmo": None if changes.get("features") == "glove" else "0123456789abcdef",
+        "device": "cpu",
     }
     return {
         "dataset": dataset,
         "changes": changes,
         "seed": seed,
-        "device": "cpu",
         "model": None,
         "report": report,
     }
@@ -153,6 +154,7 @@ def test_a_page_is_made_of_the_runs_that_are_there(tmp_path):
     for title in ("Learned weights", "Where ELMo comes in", "How layers are mixed", "Parts of"):
         assert title in page
     assert "What words are made of" not in page
+    assert "3 seeds, on cpu; biLM: the default model (0123456789ab)." in page
 
 
 def test_a_page_of_two_runs_has_no_empty_sections():

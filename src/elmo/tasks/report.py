@@ -156,7 +156,6 @@ def _run(
         "changes": dict(cell.changes),
         "seed": cell.seed,
         "version": __version__,
-        "device": settings.device,
         "model": settings.model,
         "report": dataclasses.asdict(report),
         "curve": _curve(folder),

@@ -125,11 +125,15 @@ def render_page(found: Cells, pictures: list[str]) -> str:
 
 
 def _machine(found: Cells) -> str:
-    devices = sorted({str(cell["device"]) for cell in found})
-    models = sorted({str(cell["model"] or "the default model") for cell in found})
+    devices = sorted({str(cell["report"]["device"]) for cell in found})
+    models = {
+        f"{cell['model'] or 'the default model'} ({cell['report']['elmo'][:12]})"
+        for cell in found
+        if cell["report"]["elmo"]
+    }
     seeds = 1 + max(cell["seed"] for cell in found)
     return (
-        f"{len(found)} runs, {seeds} seeds, on {', '.join(devices)}; biLM: {', '.join(models)}. "
+        f"{len(found)} runs, {seeds} seeds, on {', '.join(devices)}; biLM: {', '.join(sorted(models))}. "
         "Times are those of runs with ELMo and all training data; preparing is reading and, where "
         "layers are not in the cache yet, embedding."
     )

@@ -80,6 +80,10 @@ class TaskReport:
     """Learned weights of ELMo's layers, by the place where they come in."""
     unknown: dict[str, float]
     """Share of words without a static vector, by part of the data; empty without such vectors."""
+    elmo: str | None
+    """Fingerprint of the biLM before training; None without one."""
+    device: str
+    """Name of the GPU, or cpu."""
     seconds_preparing: float
     """Reading and embedding; short if the layers were in the cache."""
     seconds_training: float
@@ -299,6 +303,8 @@ class _Run:
             test=self.measure(self.examples.test) if measured else None,
             mix=self.network.features.mix_weights(),
             unknown=self._unknown(),
+            elmo=self.assembly.fingerprint,
+            device=_device_name(self.device),
             seconds_preparing=round(self.preparing, 3),
             seconds_training=round(progress.seconds, 3),
         )
@@ -369,6 +375,10 @@ def _load_best(out: Path, network: TaskNetwork, device: torch.device) -> None:
         state = network.features.bilm.state_dict()
         tensors |= {f"features.bilm.{name}": learned[name] for name in state if name in learned}
     network.load_state_dict(tensors, strict=False)
+
+
+def _device_name(device: torch.device) -> str:
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
 
 
 def _seed(seed: int, number: int) -> int:
