@@ -133,7 +133,8 @@ def _machine(found: Cells) -> str:
     }
     seeds = 1 + max(cell["seed"] for cell in found)
     return (
-        f"{len(found)} runs, {seeds} seeds, on {', '.join(devices)}; biLM: {', '.join(sorted(models))}. "
+        f"{len(found)} runs, {seeds} seeds, on {', '.join(devices)}; "
+        f"biLM: {', '.join(sorted(models))}. "
         "Times are those of runs with ELMo and all training data; preparing is reading and, where "
         "layers are not in the cache yet, embedding."
     )
