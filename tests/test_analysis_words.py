@@ -127,6 +127,10 @@ def test_a_damaged_index_is_told(tmp_path):
     path.write_bytes(whole[:-10])
     with pytest.raises(InputError, match="damaged"):
         WordIndex.load(path)
+    for wrong in (b'\\"dim\\": 7', b'\\"dam\\": 6', b'\\"dim\\": x'):
+        path.write_bytes(whole.replace(b'\\"dim\\": 6', wrong))
+        with pytest.raises(InputError, match="do not fit together"):
+            WordIndex.load(path)
     path.write_bytes(b"no index at all")
     with pytest.raises(InputError):
         WordIndex.load(path)

@@ -212,12 +212,21 @@ class WordIndex:
         arrays, metadata = map_arrays(path)
         if metadata.get("kind") != _KIND:
             raise InputError(f"{path} is no index of words; elmo similar --index makes one")
-        facts = json.loads(metadata["facts"])
+        try:
+            return cls._of_arrays(arrays, json.loads(metadata["facts"]))
+        except (KeyError, TypeError, ValueError) as error:
+            raise InputError(
+                f"{path} is damaged: its arrays do not fit together ({error!r})"
+            ) from None
+
+    @classmethod
+    def _of_arrays(cls, arrays: Mapping[str, Any], facts: Mapping[str, Any]) -> WordIndex:
         words = unpack_words(arrays["letters"], arrays["starts"])
         vectors = arrays["vectors"].reshape(len(words), facts["dim"])
         index = cls(words, arrays["counts"], vectors, facts)
         index._mean = arrays["mean"]
         index._norms = {False: arrays["norms"], True: arrays["centred_norms"]}
-        if not len(index.counts) == len(index.norms(False)) == len(words):
-            raise InputError(f"{path} is damaged: its arrays do not fit together")
+        lengths = {len(words), len(index.counts), *map(len, index._norms.values())}
+        if lengths != {len(words)} or index._mean.shape != vectors.shape[1:]:
+            raise ValueError(f"arrays of {sorted(lengths)} values")
         return index
