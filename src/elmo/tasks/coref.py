@@ -144,7 +144,8 @@ class SpanRanker(Head[CorefBatch, Clusters]):
         n_kept = min(len(scores), wanted)
         kept = scores.detach().topk(n_kept).indices.sort().values
         vectors = self.spans.vectors(read, spans[:, kept])
-        return scores, kept, self.antecedents(vectors, scores[kept], ANTECEDENTS)
+        # As log-probabilities, mentions do not go together just because they are mentions.
+        return scores, kept, self.antecedents(vectors, F.logsigmoid(scores[kept]), ANTECEDENTS)
 
     def _document_loss(self, document: _EncodedDocument) -> Tensor:
         if not document.spans.shape[1]:

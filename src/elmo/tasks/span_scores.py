@@ -168,7 +168,7 @@ class AntecedentScorer(nn.Module):
 
         Args:
             vectors: Spans in the order of the text, `(spans, dim)`.
-            mentions: Their scores as mentions, `(spans,)`.
+            mentions: Log-probabilities that they are mentions, `(spans,)`.
             limit: Antecedents of a span that are looked at closely.
         """
         reduced = torch.relu(self.reduced(self.dropout(vectors)))
@@ -216,7 +216,7 @@ def _closest(
     Args:
         keys: Of all spans, `(spans, hidden)`.
         vectors: Of all spans, `(spans, hidden)`.
-        mentions: Scores as mentions, `(spans,)`.
+        mentions: Log-probabilities that they are mentions, `(spans,)`.
         rows: Numbers of the spans in question, `(rows,)`.
         limit: How many antecedents.
 
