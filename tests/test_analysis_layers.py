@@ -27,12 +27,14 @@ from elmo.analysis.layer_report import draw_layers, render_layers
 from elmo.analysis.layer_tasks import best_threshold, measure_layers, read_layer_data
 from elmo.analysis.passages import Corpus
 from elmo.analysis.report_files import as_json
+from elmo.analysis.static_targets import static_targets
 from elmo.analysis.targets import all_targets, every_word, layer_names
 from elmo.analysis.task_data import read_evaluation, read_pairs, read_semcor
 from elmo.analysis.wordnet import WordNet
 from elmo.errors import ConfigError, InputError, MissingFileError
 from elmo.selection import mix_layers
 from elmo.text import get_tokenizer
+from elmo.vector_sources import open_vectors
 
 TASKS = SHARED / "data" / "tasks"
 
@@ -200,6 +202,16 @@ def test_targets_are_means_of_their_words_in_every_layer(tiny_elmo):
     assert layer_names(tiny_elmo) == ["0", "1", "2", "mix"]
 
 
+def test_static_targets_know_the_word_and_the_mean_of_its_sentence(tmp_path):
+    path = tmp_path / "vectors.txt"
+    path.write_text("a 1 0\nB 0 2\nb 0 4\n", encoding="utf-8")
+    sentences = [["A", "B", "?"], ["b"]]
+    spans = np.array([[0, 0, 1], [0, 0, 2], [1, 0, 1]])
+    alone, together = static_targets(open_vectors(str(path)), sentences, spans)
+    np.testing.assert_allclose(alone, [[1, 0], [0.5, 1], [0, 4]])
+    np.testing.assert_allclose(together, [[1 / 3, 2 / 3], [1 / 3, 2 / 3], [0, 4]], atol=1e-6)
+
+
 @given(
     hnp.arrays(np.float64, st.integers(1, 20), elements=st.sampled_from([0.1, 0.2, 0.3, 0.5])),
     st.randoms(use_true_random=False),
@@ -249,6 +261,19 @@ def test_all_tasks_make_a_report_with_a_picture(tmp_path, tiny_elmo, data_folder
     pytest.importorskip("matplotlib")
     draw_layers(report, tmp_path / "layers")
     assert (tmp_path / "layers.svg").stat().st_size > 1000
+
+
+def test_static_vectors_are_asked_beside_the_layers(
+    tmp_path, tiny_elmo, data_folder, wordnet_folder
+):
+    path = tmp_path / "vectors.txt"
+    path.write_text("the 1 0\ndog 0 2\nbank 0 4\n", encoding="utf-8")
+    settings = LayerSettings(data=data_folder, wordnet=wordnet_folder, static=str(path))
+    report = measure_layers(tiny_elmo, read_layer_data(settings, print), print)
+    assert [score.layer for score in report.pos] == ["static", "0", "1", "2", "mix"]
+    assert [score.layer for score in report.wic][:3] == ["static", "static, sentence", "0"]
+    assert "static, sentence" in render_layers(report)
+    assert "vectors.txt" in report.notes[0]
 
 
 # --- people ---------------------------------------------------------------------------------------

@@ -99,7 +99,7 @@ LEVELS = [
     {"analysis.intervals", "analysis.clusters", "analysis.projection", "analysis.report_files"},
     {"analysis.passages", "analysis.word_index"},
     {"analysis.word_means", "analysis.faiss_search"},
-    {"analysis.targets", "analysis.wordnet", "analysis.similar", "analysis.neighbors"},
+    {"analysis.static_targets", "analysis.targets", "analysis.wordnet", "analysis.similar", "analysis.neighbors"},
     {"analysis.contextuality", "analysis.senses", "analysis.task_data", "analysis.correlation"},
     {"analysis.layer_tasks", "analysis.correlation_report", "analysis.neighbor_report"},
     {"analysis.contextuality_report", "analysis.senses_page", "analysis.layer_report"},

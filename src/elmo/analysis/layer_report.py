@@ -46,7 +46,7 @@ def _pos_table(report: LayerReport, table: Table) -> str:
         f"{report.tag_test_words:,} of test\n\n"
     )
     rows = [
-        (f"layer {s.layer}", _percent(s.accuracy), _percent(_PUBLISHED_POS.get(s.layer)))
+        (_name(s.layer), _percent(s.accuracy), _percent(_PUBLISHED_POS.get(s.layer)))
         for s in report.pos
     ]
     return title + table(("parts of speech", "accuracy", "original ELMo, Penn Treebank"), rows)
@@ -68,7 +68,7 @@ def _wsd_table(report: LayerReport, table: Table) -> str:
     )
     rows = [
         (
-            f"layer {s.layer}",
+            _name(s.layer),
             _percent(s.f1),
             *(_percent(s.by_set.get(name)) for name in sets),
             _percent(s.f1_seen),
@@ -85,10 +85,14 @@ def _wic_table(report: LayerReport, table: Table) -> str:
         f"answer is right for {_percent(report.pairs_most_frequent)}\n\n"
     )
     rows = [
-        (f"layer {s.layer}", _percent(s.accuracy), _percent(s.train_accuracy), f"{s.threshold:.3f}")
+        (_name(s.layer), _percent(s.accuracy), _percent(s.train_accuracy), f"{s.threshold:.3f}")
         for s in report.wic
     ]
     return title + table(("word in context", "accuracy", "training", "threshold"), rows)
+
+
+def _name(layer: str) -> str:
+    return f"layer {layer}" if layer.isdigit() else layer
 
 
 def _percent(value: float | None) -> str:
@@ -158,8 +162,7 @@ def _draw_panel(axes: Any, panel: _Panel) -> None:
         axes.text(
             0.99, share, panel.base_name, transform=where, ha="right", va="bottom", fontsize=8
         )
-    labels = [name if name == "mix" else f"layer {name}" for name in panel.names]
-    axes.set_xticks(places, labels)
+    axes.set_xticks(places, [_name(name).replace(", ", ",\n") for name in panel.names])
     axes.set_xlim(-0.5, len(shares) - 0.5)
     axes.set_ylabel("%")
     axes.set_title(panel.title, **TITLE)

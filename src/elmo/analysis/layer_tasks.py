@@ -1,7 +1,8 @@
 """What each layer knows: parts of speech, senses of words, and whether two senses are the same.
 
 As in the ELMo paper, tables 5 and 6: a linear probe for parts of speech, and the nearest mean of
-SemCor's senses for word sense disambiguation; and word in context by a threshold on cosines.
+SemCor's senses for word sense disambiguation; and word in context by a threshold on cosines. Static
+vectors, which know words without context, can be asked beside them.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import torch
 from elmo.analysis.analysis_settings import LayerSettings
 from elmo.analysis.geometry import Floats, Vectors, unit_rows
 from elmo.analysis.probe import LinearProbe
+from elmo.analysis.static_targets import STATIC_NAMES, static_targets
 from elmo.analysis.targets import all_targets, every_word, layer_names, target_vectors
 from elmo.analysis.task_data import (
     PairData,
@@ -28,6 +30,7 @@ from elmo.analysis.treebank import TagTask, read_tag_task
 from elmo.analysis.wordnet import WordNet
 from elmo.embedder import ELMo
 from elmo.text import get_tokenizer
+from elmo.vector_sources import VectorSource, open_vectors
 
 _WIC_TRAIN, _WIC_TEST = "training.en-en", "dev.en-en"
 
@@ -100,6 +103,8 @@ class LayerData:
     wordnet: WordNet | None = None
     train_pairs: PairData | None = None
     test_pairs: PairData | None = None
+    static: VectorSource | None = None
+    """Vectors without context, to compare with."""
 
 
 def read_layer_data(settings: LayerSettings, tell: Callable[[str], None]) -> LayerData:
@@ -119,7 +124,8 @@ def read_layer_data(settings: LayerSettings, tell: Callable[[str], None]) -> Lay
         train_pairs = read_pairs(folder, _WIC_TRAIN, tokenizer, settings.sentences)
         test_pairs = read_pairs(folder, _WIC_TEST, tokenizer)
     tell(f"read: {', '.join(settings.tasks)}")
-    return LayerData(tags, semcor, evaluation, wordnet, train_pairs, test_pairs)
+    static = None if settings.static is None else open_vectors(settings.static)
+    return LayerData(tags, semcor, evaluation, wordnet, train_pairs, test_pairs, static)
 
 
 def measure_layers(
@@ -134,12 +140,16 @@ def measure_layers(
         show_progress: Whether to show progress bars.
     """
     report = LayerReport()
+    if data.static is not None:
+        report.notes.append(
+            f"static: {data.static.name}; of the word alone, or its sentence's mean"
+        )
     if data.tags is not None:
-        _measure_tags(model, data.tags, report, tell, show_progress)
+        _measure_tags(model, data.tags, data.static, report, tell, show_progress)
     if data.semcor is not None and data.evaluation is not None and data.wordnet is not None:
         _measure_senses(model, data, report, show_progress)
     if data.train_pairs is not None and data.test_pairs is not None:
-        _measure_pairs(model, data.train_pairs, data.test_pairs, report, show_progress)
+        _measure_pairs(model, data, report, show_progress)
     return report
 
 
@@ -147,18 +157,40 @@ def measure_layers(
 
 
 def _measure_tags(
-    model: ELMo, task: TagTask, report: LayerReport, tell: Callable[[str], None], show: bool
+    model: ELMo,
+    task: TagTask,
+    static: VectorSource | None,
+    report: LayerReport,
+    tell: Callable[[str], None],
+    show: bool,
 ) -> None:
-    train, test = (
-        torch.from_numpy(all_targets(model, part, every_word(part), f"pos, {name}", show))
+    report.tag_words, report.tag_test_words = len(task.train_labels), len(task.test_labels)
+    if static is not None:
+        train, test = (
+            static_targets(static, part, every_word(part))[0] for part in (task.train, task.test)
+        )
+        _probe_tags(STATIC_NAMES[0], train, test, task, report, tell)
+    layers_train, layers_test = (
+        all_targets(model, part, every_word(part), f"pos, {name}", show)
         for part, name in ((task.train, "training"), (task.test, "test"))
     )
-    report.tag_words, report.tag_test_words = len(task.train_labels), len(task.test_labels)
-    for layer, name in enumerate(layer_names(model)):
-        probe = LinearProbe(train[layer], task.train_labels, task.n_labels)
-        right = probe.predict(test[layer]) == task.test_labels
-        report.pos.append(TagScore(name, float(right.double().mean())))
-        tell(f"pos, layer {name}: {report.pos[-1].accuracy:.4f}")
+    for name, train, test in zip(layer_names(model), layers_train, layers_test, strict=True):
+        _probe_tags(name, train, test, task, report, tell)
+
+
+def _probe_tags(
+    name: str,
+    train: Vectors,
+    test: Vectors,
+    task: TagTask,
+    report: LayerReport,
+    tell: Callable[[str], None],
+) -> None:
+    """Learn tags from vectors `(n, dim)`, and measure on others."""
+    probe = LinearProbe(torch.from_numpy(train), task.train_labels, task.n_labels)
+    right = probe.predict(torch.from_numpy(test)) == task.test_labels
+    report.pos.append(TagScore(name, float(right.double().mean())))
+    tell(f"pos, {name}: {report.pos[-1].accuracy:.4f}")
 
 
 # --- senses ---------------------------------------------------------------------------------------
@@ -268,21 +300,38 @@ def best_threshold(values: Floats, same: npt.NDArray[np.bool_]) -> tuple[float, 
     return float((edges[best] + edges[best + 1]) / 2), float(scores[best] / len(values))
 
 
-def _measure_pairs(
-    model: ELMo, train: PairData, test: PairData, report: LayerReport, show: bool
-) -> None:
+def _measure_pairs(model: ELMo, data: LayerData, report: LayerReport, show: bool) -> None:
+    train, test = data.train_pairs, data.test_pairs
+    assert train is not None
+    assert test is not None
     report.pairs = len(test.same)
     share = float(test.same.mean())
     report.pairs_most_frequent = max(share, 1 - share)
-    cosines = [
-        _pair_cosines(all_targets(model, data.sentences, data.spans, f"wic, {name}", show))
-        for data, name in ((train, "training"), (test, "test"))
+    if data.static is not None:
+        found = [
+            _pair_cosines(static_targets(data.static, part.sentences, part.spans))
+            for part in (train, test)
+        ]
+        _judge_pairs(STATIC_NAMES, (found[0], found[1]), train, test, report)
+    found = [
+        _pair_cosines(all_targets(model, part.sentences, part.spans, f"wic, {name}", show))
+        for part, name in ((train, "training"), (test, "test"))
     ]
-    for layer, name in enumerate(layer_names(model)):
-        threshold, train_accuracy = best_threshold(cosines[0][layer], train.same)
-        right = (cosines[1][layer] > threshold) == test.same
-        accuracy = float(right.mean())
-        report.wic.append(PairScore(name, accuracy, train_accuracy, threshold))
+    _judge_pairs(layer_names(model), (found[0], found[1]), train, test, report)
+
+
+def _judge_pairs(
+    names: Sequence[str],
+    cosines: tuple[Floats, Floats],
+    train: PairData,
+    test: PairData,
+    report: LayerReport,
+) -> None:
+    """Choose thresholds on cosines `(n_layers, n)` of training, and measure on those of test."""
+    for name, known, asked in zip(names, *cosines, strict=True):
+        threshold, train_accuracy = best_threshold(known, train.same)
+        right = (asked > threshold) == test.same
+        report.wic.append(PairScore(name, float(right.mean()), train_accuracy, threshold))
 
 
 def _pair_cosines(vectors: Vectors) -> Floats:
