@@ -77,6 +77,17 @@ def test_similar_says_what_it_needs(capsys, tmp_path, model_folder, text):
     assert (code, "no context" in said) == (2, True)
 
 
+def test_a_word_that_no_list_has_is_spelt(capsys, tmp_path, model_folder):
+    (tmp_path / "words.txt").write_text("cat\ncar\ndog\n")
+    words = ("--words", tmp_path / "words.txt", "--model", model_folder, "--quiet")
+    code, shown, _ = elmo(capsys, "similar", "catt", *words)
+    assert code == 0
+    assert {line.split()[0] for line in shown.splitlines()[1:]} == {"cat", "car", "dog"}
+    index = tmp_path / "kept.index"
+    code, _, said = elmo(capsys, "similar", "catt", *words, "--index", index)
+    assert (code, "'catt' never occurs" in said) == (2, True)
+
+
 def test_neighbors_of_two_sentences_in_one_pass(capsys, model_folder, text):
     flags = ("--model", model_folder, "--corpus", text, "--quiet", "--top", 2)
     sentences = ("The [bank] of the river .", "my [bank] [closed]")

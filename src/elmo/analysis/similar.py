@@ -68,6 +68,7 @@ def make_index(
     settings: SimilarSettings,
     facts: Facts,
     show_progress: bool,
+    asked: Sequence[str] = (),
 ) -> WordIndex:
     """Compute vectors of words: means over a corpus, or context-free ones of a list.
 
@@ -77,6 +78,8 @@ def make_index(
         settings: Which words.
         facts: What the index will say of itself, besides what is known here.
         show_progress: Whether to show progress bars.
+        asked: Words that the user wants to know about. Characters give any word a context-free
+            vector, a misspelt one, too; an index that is kept has the words of its list only.
     """
     from elmo.analysis.passages import Corpus
     from elmo.analysis.word_means import index_of_corpus, index_of_words
@@ -98,7 +101,10 @@ def make_index(
         model = load()
         words = _own_words(model) if listed is None else listed
         source = "the model's vocabulary" if listed is None else str(settings.words)
-        index = index_of_words(model, words[: settings.max_words], source, show_progress)
+        chosen = words[: settings.max_words]
+        if settings.index is None and model.config.reads_characters:
+            chosen = list(dict.fromkeys([*chosen, *asked]))
+        index = index_of_words(model, chosen, source, show_progress)
     index.facts |= {**facts, "model_sha256": model.fingerprint}
     return index
 

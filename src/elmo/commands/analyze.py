@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -75,7 +75,7 @@ def similar(
     stop_words = read_stop_words(settings.stop_words)
     if settings.search == "faiss":
         require_faiss()
-    index = _word_index(choice, corpus, settings, quiet)
+    index = _word_index(choice, corpus, settings, words, quiet)
     search = None
     if settings.search == "faiss":
         kept = settings.index and cells_path(settings.index, settings.remove_mean)
@@ -100,7 +100,11 @@ def similar(
 
 
 def _word_index(
-    choice: ModelChoice, corpus: CorpusSettings, settings: SimilarSettings, quiet: bool
+    choice: ModelChoice,
+    corpus: CorpusSettings,
+    settings: SimilarSettings,
+    words: Sequence[str],
+    quiet: bool,
 ) -> Any:
     """Read the index, or make it."""
     from elmo.analysis.similar import facts_of, require_same
@@ -114,7 +118,7 @@ def _word_index(
         return index
     from elmo.analysis.similar import make_index
 
-    index = make_index(lambda: load_model(choice), corpus, settings, facts, not quiet)
+    index = make_index(lambda: load_model(choice), corpus, settings, facts, not quiet, words)
     if path is not None:
         index.save(path)
         say(f"{path}: {len(index):,} words of {index.vectors.shape[1]} values")
