@@ -21,7 +21,13 @@ from torch import Tensor, nn
 from elmo.errors import InputError
 from elmo.tasks.base import FeatureDims, Head, Layout, Task, Words, WordVectors
 from elmo.tasks.encoders import AttentionPooling, BiLstm
-from elmo.tasks.labels import label_numbers, require_known, require_labels
+from elmo.tasks.labels import (
+    LabelPrediction,
+    label_numbers,
+    most_probable,
+    require_known,
+    require_labels,
+)
 from elmo.tasks.limits import shortened
 from elmo.tasks.metrics.labels import accuracy, macro_f1
 from elmo.tasks.readers.examples import TextExample
@@ -37,14 +43,6 @@ class TextBatch:
     layout: Layout
     labels: Tensor
     """Numbers of labels, `(texts,)`; 0 where there is none."""
-
-
-@dataclass(frozen=True)
-class LabelPrediction:
-    """A label and how probable each is."""
-
-    label: str
-    probabilities: dict[str, float]
 
 
 class Classifier(Head[TextBatch, LabelPrediction]):
@@ -85,12 +83,7 @@ class Classifier(Head[TextBatch, LabelPrediction]):
 
     def predict(self, words: WordVectors, batch: TextBatch) -> list[LabelPrediction]:
         """Give the most probable label of each text."""
-        shares = torch.softmax(self(words, batch).float(), dim=1)
-        best = shares.argmax(dim=1).tolist()
-        return [
-            LabelPrediction(self.labels[number], dict(zip(self.labels, row, strict=True)))
-            for number, row in zip(best, shares.tolist(), strict=True)
-        ]
+        return most_probable(self.labels, self(words, batch))
 
 
 @dataclass(frozen=True)

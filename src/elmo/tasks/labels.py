@@ -4,11 +4,29 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from elmo.errors import ElmoWarning, InputError
+
+
+@dataclass(frozen=True)
+class LabelPrediction:
+    """A label and how probable each is."""
+
+    label: str
+    probabilities: dict[str, float]
+
+
+def most_probable(labels: Sequence[str], scores: Tensor) -> list[LabelPrediction]:
+    """Give the label with the highest of the scores `(n, len(labels))` for each row."""
+    shares = torch.softmax(scores.float(), dim=1)
+    return [
+        LabelPrediction(labels[number], dict(zip(labels, row, strict=True)))
+        for number, row in zip(shares.argmax(dim=1).tolist(), shares.tolist(), strict=True)
+    ]
 
 
 def require_labels(labels: Iterable[str | None]) -> tuple[str, ...]:

@@ -31,7 +31,13 @@ from elmo.errors import ElmoWarning, InputError
 from elmo.tasks.attention import attend
 from elmo.tasks.base import FeatureDims, Head, Layout, Task, Words, WordVectors
 from elmo.tasks.encoders import BiLstm
-from elmo.tasks.labels import label_numbers, require_known, require_labels
+from elmo.tasks.labels import (
+    LabelPrediction,
+    label_numbers,
+    most_probable,
+    require_known,
+    require_labels,
+)
 from elmo.tasks.metrics.labels import accuracy, macro_f1
 from elmo.tasks.readers.examples import EntailmentPair
 from elmo.tasks.readers.formats import read_entailment
@@ -49,15 +55,7 @@ class PairBatch:
     """Numbers of labels, `(pairs,)`; 0 where there is none."""
 
 
-@dataclass(frozen=True)
-class PairPrediction:
-    """A label and how probable each is."""
-
-    label: str
-    probabilities: dict[str, float]
-
-
-class Esim(Head[PairBatch, PairPrediction]):
+class Esim(Head[PairBatch, LabelPrediction]):
     """The network; see the module.
 
     Args:
@@ -97,14 +95,9 @@ class Esim(Head[PairBatch, PairPrediction]):
         """Give the mean cross-entropy of the labels, shape `()`."""
         return F.cross_entropy(self(words, batch).float(), batch.labels)
 
-    def predict(self, words: WordVectors, batch: PairBatch) -> list[PairPrediction]:
+    def predict(self, words: WordVectors, batch: PairBatch) -> list[LabelPrediction]:
         """Give the most probable label of each pair."""
-        shares = torch.softmax(self(words, batch).float(), dim=1)
-        best = shares.argmax(dim=1).tolist()
-        return [
-            PairPrediction(self.labels[number], dict(zip(self.labels, row, strict=True)))
-            for number, row in zip(best, shares.tolist(), strict=True)
-        ]
+        return most_probable(self.labels, self(words, batch))
 
 
 def compared_with(encoded: Tensor, mask: Tensor) -> Tensor:
@@ -144,7 +137,7 @@ def pooled_pair(composed: Tensor, mask: Tensor) -> tuple[Tensor, ...]:
 
 
 @dataclass(frozen=True)
-class Nli(Task[EntailmentPair, PairBatch, PairPrediction]):
+class Nli(Task[EntailmentPair, PairBatch, LabelPrediction]):
     """Pairs of texts with one label each."""
 
     labels: tuple[str, ...]
@@ -205,7 +198,7 @@ class Nli(Task[EntailmentPair, PairBatch, PairPrediction]):
         return PairBatch(layout, label_numbers((e.label for e in examples), self.labels))
 
     def evaluate(
-        self, examples: Sequence[EntailmentPair], predictions: Sequence[PairPrediction]
+        self, examples: Sequence[EntailmentPair], predictions: Sequence[LabelPrediction]
     ) -> dict[str, float]:
         """Give accuracy and macro F1."""
         gold = [str(example.label) for example in examples]
@@ -220,7 +213,7 @@ class Nli(Task[EntailmentPair, PairBatch, PairPrediction]):
         )
         return [EntailmentPair(premise, hypothesis)]
 
-    def render(self, example: EntailmentPair, prediction: PairPrediction) -> dict[str, Any]:
+    def render(self, example: EntailmentPair, prediction: LabelPrediction) -> dict[str, Any]:
         """Show both texts, the label, and how probable each label is."""
         shares = {label: round(share, 4) for label, share in prediction.probabilities.items()}
         return {

@@ -8,13 +8,11 @@ with its `C-V`) is given, and left out. Arguments of all predicates are counted 
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 
-from elmo.tasks.metrics.scores import Score
+from elmo.tasks.metrics.scores import Score, Tags, Tally
 from elmo.tasks.tag_schemes import spans_of
 
-Tags = Sequence[str]
 Argument = tuple[str, tuple[tuple[int, int], ...]]
 """A role, and where the pieces of the argument are: first word, and the one behind the last."""
 
@@ -42,31 +40,9 @@ def role_score(gold: Sequence[Tags], predicted: Sequence[Tags]) -> Score:
         gold: For every predicate the tags of its sentence.
         predicted: The same, predicted.
     """
-    correct, given, meant = _counts(gold, predicted)
-    return Score.of_counts(correct.total(), given.total(), meant.total())
+    return Tally(gold, predicted, arguments_of).score()
 
 
 def role_scores(gold: Sequence[Tags], predicted: Sequence[Tags]) -> dict[str, Score]:
     """Do as `role_score` for each role, sorted by role."""
-    correct, given, meant = _counts(gold, predicted)
-    return {
-        role: Score.of_counts(correct[role], given[role], meant[role])
-        for role in sorted(given | meant)
-    }
-
-
-def _counts(
-    gold: Sequence[Tags], predicted: Sequence[Tags]
-) -> tuple[Counter[str], Counter[str], Counter[str]]:
-    """Count arguments by role: right ones, predicted ones, those that were meant."""
-    correct: Counter[str] = Counter()
-    given: Counter[str] = Counter()
-    meant: Counter[str] = Counter()
-    for gold_tags, predicted_tags in zip(gold, predicted, strict=True):
-        if len(gold_tags) != len(predicted_tags):
-            raise ValueError(f"{len(predicted_tags)} tags predicted for {len(gold_tags)} words")
-        true, found = arguments_of(gold_tags), arguments_of(predicted_tags)
-        correct.update(role for role, _ in set(true) & set(found))
-        given.update(role for role, _ in found)
-        meant.update(role for role, _ in true)
-    return correct, given, meant
+    return Tally(gold, predicted, arguments_of).scores()
