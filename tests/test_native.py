@@ -20,7 +20,14 @@ from elmo.characters import batch_to_ids
 from elmo.errors import ElmoWarning
 from elmo.kernels import compiler, native
 from elmo.kernels.compiler import CannotBuildError, instruction_flags, kernel, why_not
-from elmo.kernels.native import Format, Matrix, gate_places, native_format, own_threads
+from elmo.kernels.native import (
+    Format,
+    Matrix,
+    gate_places,
+    native_format,
+    own_threads,
+    reused_rows,
+)
 from elmo.linear import Bricks, NativeLinear, runs_natively
 from elmo.packed import NativeLSTM, PackedBiLM, PackedLSTM
 from strategies import seeded_bilm
@@ -494,3 +501,21 @@ def test_the_kernel_is_compiled_without_a_warning(tmp_path):
             check=False,
         )
         assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_memory_for_passing_results_is_used_again_and_given_back() -> None:
+    with own_threads():
+        first = reused_rows(3, 40)
+        second = reused_rows(5, 24)
+        assert first.data_ptr() == second.data_ptr()
+        assert (first.shape, second.shape) == ((3, 40), (5, 24))
+        larger = reused_rows(3, 32 << 20)
+        assert larger.shape == (3, 32 << 20)
+    assert native._room.values is None
+
+
+def test_threads_do_not_share_memory_for_passing_results() -> None:
+    mine = reused_rows(2, 8).data_ptr()
+    with ThreadPoolExecutor(1) as pool:
+        theirs = pool.submit(lambda: reused_rows(2, 8).data_ptr()).result()
+    assert mine != theirs

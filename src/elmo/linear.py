@@ -23,7 +23,14 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from elmo.errors import ConfigError
-from elmo.kernels.native import Format, Matrix, native_format, product, quantised
+from elmo.kernels.native import (
+    Format,
+    Matrix,
+    native_format,
+    product,
+    quantised,
+    reused_rows,
+)
 from elmo.settings import Precision
 
 # Rows for which oneDNN lays the weight out. With smaller values some CPUs sum in another order when
@@ -144,6 +151,11 @@ class NativeLinear:
     def __call__(self, inputs: Tensor) -> Tensor:
         """Multiply; see `FrozenLinear`."""
         return product(self.matrix, inputs, self._bias)[:, : self.matrix.out]
+
+    def briefly(self, inputs: Tensor) -> Tensor:
+        """Multiply; what comes out is there until the thread's next call of this."""
+        out = reused_rows(len(inputs), self.matrix.width)
+        return product(self.matrix, inputs, self._bias, out)[:, : self.matrix.out]
 
     def weight(self) -> Tensor:
         """Give the weight back, shape `(out, in)`; bit for bit if it was not rounded."""

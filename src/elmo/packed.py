@@ -200,7 +200,7 @@ class PackedLayer:
             and len(inputs) < len(index)
             and len(inputs) * row_bytes <= _TABLE_BYTES
         ):
-            table = self._input(inputs.to(self._dtype))
+            table = self._input_product(inputs)
         start = 0
         for sizes in step_runs(batch_sizes, _SLICE_BYTES // row_bytes):
             end = start + sum(sizes)
@@ -208,8 +208,12 @@ class PackedLayer:
                 yield table, index[start:end], sizes
             else:
                 rows = inputs[start:end] if index is None else inputs[index[start:end]]
-                yield self._input(rows.to(self._dtype)), None, sizes
+                yield self._input_product(rows), None, sizes
             start = end
+
+    def _input_product(self, rows: Tensor) -> Tensor:
+        """Multiply rows `(m, input)` of inputs: `(m, gates * dim)`, used before the next ones."""
+        return self._input(rows.to(self._dtype))
 
     def _step(self, inputs: Tensor, hidden: Tensor, memory: Tensor) -> Tensor:
         """Take one time step, updating `memory` in place; returns the new hidden state."""
@@ -301,6 +305,10 @@ class NativeLSTM(PackedLayer):
             self._kernel(products, rows, sizes, hidden, memory, outputs[start:end])
             start = end
         return outputs, LayerState(hidden, memory[:, : self._dim])
+
+    def _input_product(self, rows: Tensor) -> Tensor:
+        assert isinstance(self._input, NativeLinear)
+        return self._input.briefly(rows)
 
     def _reorder(self, rows: Tensor) -> Tensor:
         padded = torch.cat([rows, rows.new_zeros(1, *rows.shape[1:])])

@@ -310,6 +310,42 @@ inline __attribute__((always_inline)) void accumulate(
   }
 }
 
+// --- memory ---------------------------------------------------------------------------------------
+
+// Memory of one thread of a team, used again by the next call: fresh memory has to be cleared by the
+// system, page by page, which costs as much as a small product. What is taken begins with a line of
+// the cache and is zero.
+class Room {
+ public:
+  void begin() { next_ = 0; }
+
+  template <class T>
+  T* take(int64_t n) {
+    if (next_ == blocks_.size()) blocks_.emplace_back();
+    auto& block = blocks_[next_++];
+    const size_t lines = (n * sizeof(T) + sizeof(Line) - 1) / sizeof(Line);
+    if (block.size() < lines) block = std::vector<Line>(lines);
+    std::memset(block.data(), 0, lines * sizeof(Line));
+    return (T*)block.data();
+  }
+
+ private:
+  struct alignas(64) Line {
+    char bytes[64];
+  };
+  std::vector<std::vector<Line>> blocks_;
+  size_t next_ = 0;
+};
+
+// The rooms of a call's threads, and one more for what they share. They belong to the thread that
+// calls and go with it.
+std::vector<Room>& rooms(int64_t threads) {
+  static thread_local std::vector<Room> kept;
+  if (int64_t(kept.size()) <= threads) kept.resize(threads + 1);
+  for (Room& room : kept) room.begin();
+  return kept;
+}
+
 // --- products -------------------------------------------------------------------------------------
 
 // A weight as linear.py lays it out: panels of COLUMNS outputs, in each of them group after group of
@@ -356,14 +392,10 @@ class Rows {
   using Input = typename F::Input;
   static constexpr int64_t DEPTH = F::GROUP * (F::MATRIX_UNIT ? UNIT_SIDE : 1);
 
-  explicit Rows(int64_t groups) : width_(groups * F::GROUP) {}
-
-  void reserve(int64_t rows) {
-    const Tiles<F> tiles{rows};
-    values_.resize((F::MATRIX_UNIT ? tiles.count() * UNIT_SIDE : rows) * width_);
-    scales.assign(F::ROUNDS ? rows : 0, 1.f);
-    if (F::ROUNDS) row_.resize(width_);
-  }
+  Rows(int64_t groups, int64_t rows, Room& room)
+      : scales(room.take<float>(F::ROUNDS ? rows : 0)), width_(groups * F::GROUP),
+        values_(room.take<Input>(room_for(rows) * width_)),
+        row_(room.take<Input>(F::ROUNDS ? width_ : 0)) {}
 
   // Takes over `rows` rows of `inputs` values.
   void set(const float* from, int64_t stride, int64_t inputs, int64_t rows) {
@@ -374,7 +406,7 @@ class Rows {
         Input* const to = place(first, height, r, 0);
         const float* const row = from + (first + r) * stride;
         if constexpr (F::ROUNDS) {
-          scales[first + r] = F::convert(row, row_.data(), inputs, inputs);
+          scales[first + r] = F::convert(row, row_, inputs, inputs);
           for (int64_t k = 0; k < width_; k += DEPTH) std::copy_n(&row_[k], DEPTH, to + k * height);
         } else {
           for (int64_t k = 0; k < inputs; ++k) to[k * height] = row[k];
@@ -397,11 +429,16 @@ class Rows {
     return &values_[first * width_ + group * F::GROUP * height];
   }
 
-  std::vector<float> scales;  // of the rows, where the format rounds them
+  float* const scales;  // of the rows, where the format rounds them
 
  private:
-  int64_t width_;
-  std::vector<Input> values_, row_;
+  static int64_t room_for(int64_t rows) {
+    return F::MATRIX_UNIT ? Tiles<F>{rows}.count() * UNIT_SIDE : rows;
+  }
+
+  const int64_t width_;
+  Input* const values_;
+  Input* const row_;
 };
 
 // out[r, columns of panels] = start[r] + x[r] W^T for some rows and panels.
@@ -552,7 +589,7 @@ void multiply_by_vectors(const Task& task, const Rows<F>& x) {
             multiply_some<Float32>(height, task, wide, values, nullptr, row);
             continue;
           }
-        multiply_some<F>(height, task, block, values, x.scales.data(), row);
+        multiply_some<F>(height, task, block, values, x.scales, row);
       }
     }
 }
@@ -718,11 +755,11 @@ constexpr int64_t SLICE_ROWS = 512;  // whose inputs stay in the third-level cac
 template <class F>
 void product(const Matrix& matrix, const float* x, int64_t rows, const float* bias, float* out,
              int64_t out_stride, int64_t threads) {
+  std::vector<Room>& own = rooms(threads);
   Team::run(threads, [&](Team& team, int64_t me) {
     const Ready<F> ready;
     const int64_t first = team.begin(matrix.panels, me), end = team.begin(matrix.panels, me + 1);
-    Rows<F> slice(matrix.groups);
-    slice.reserve(std::min(rows, SLICE_ROWS));
+    Rows<F> slice(matrix.groups, std::min(rows, SLICE_ROWS), own[me]);
     for (int64_t row = 0; row < rows; row += SLICE_ROWS) {
       const int64_t some = std::min(SLICE_ROWS, rows - row);
       slice.set(x + row * matrix.inputs, matrix.inputs, matrix.inputs, some);
@@ -783,15 +820,14 @@ template <class F>
 class LayerThread {
  public:
   LayerThread(const Layer& layer, const Steps& steps, Rows<F>& cells, float* projected, Team& team,
-              int64_t me)
+              int64_t me, Room& room)
       : layer_(layer), steps_(steps), cells_(cells), projected_(projected), team_(team),
         first_unit_(team.begin(layer.cells / UNIT_CELLS, me)),
         end_unit_(team.begin(layer.cells / UNIT_CELLS, me + 1)),
         first_panel_(team.begin(layer.projection.panels, me)),
         end_panel_(team.begin(layer.projection.panels, me + 1)),
-        gates_(steps.sizes[0] * UNIT_PANELS * COLUMNS), hidden_(layer.recurrent.groups) {
-    hidden_.reserve(steps.sizes[0]);
-  }
+        gates_(room.take<float>(steps.sizes[0] * UNIT_PANELS * COLUMNS)),
+        hidden_(layer.recurrent.groups, steps.sizes[0], room) {}
 
   void run() {
     int64_t place = 0;
@@ -821,10 +857,10 @@ class LayerThread {
     const bool backwards = t % 2 && rows <= MAX_ROWS;
     for (int64_t n = first_unit_; n < end_unit_; ++n) {
       const int64_t unit = backwards ? end_unit_ - 1 - (n - first_unit_) : n;
-      const Task task{layer_.recurrent, rows, start, gates_.data(), UNIT_PANELS * COLUMNS,
+      const Task task{layer_.recurrent, rows, start, gates_, UNIT_PANELS * COLUMNS,
                       unit * UNIT_PANELS, (unit + 1) * UNIT_PANELS, 0};
       multiply<F>(task, hidden_);
-      update_cells<F>(layer_, steps_, gates_.data(), rows, unit * UNIT_CELLS, cells_);
+      update_cells<F>(layer_, steps_, gates_, rows, unit * UNIT_CELLS, cells_);
     }
   }
 
@@ -859,7 +895,7 @@ class LayerThread {
   float* const projected_;
   Team& team_;
   const int64_t first_unit_, end_unit_, first_panel_, end_panel_;
-  std::vector<float> gates_;
+  float* const gates_;
   Rows<F> hidden_;
 };
 
@@ -879,13 +915,14 @@ template <class F>
 void run_layer(const Layer& layer, const Steps& steps, int64_t threads) {
   const int64_t rows = steps.sizes[0];
   // Both round the number of cells up, each in its own way.
-  Rows<F> cells(std::max(layer.projection.groups, layer.cells / F::GROUP));
-  cells.reserve(rows);
-  std::fill(cells.scales.begin(), cells.scales.end(), F::cell_scale(layer.cells));
-  std::vector<float> projected(rows * layer.projection.panels * COLUMNS);
+  std::vector<Room>& own = rooms(threads);
+  Room& shared = own[threads];
+  Rows<F> cells(std::max(layer.projection.groups, layer.cells / F::GROUP), rows, shared);
+  if (F::ROUNDS) std::fill_n(cells.scales, rows, F::cell_scale(layer.cells));
+  float* const projected = shared.take<float>(rows * layer.projection.panels * COLUMNS);
   Team::run(threads, [&](Team& team, int64_t me) {
     const Ready<F> ready;
-    LayerThread<F>(layer, steps, cells, projected.data(), team, me).run();
+    LayerThread<F>(layer, steps, cells, projected, team, me, own[me]).run();
   });
   keep_last_outputs(layer, steps);
 }

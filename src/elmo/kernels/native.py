@@ -23,7 +23,9 @@ from elmo.kernels.compiler import kernel
 from elmo.settings import Precision
 
 _HUGE = 4 << 20
-"""Bytes from which a weight gets pages of its own, large ones where the system has them."""
+"""Bytes from which memory is in pages of its own, large ones where the system has them."""
+_ROOM = 32 << 20
+"""Values for which `reused_rows` asks at once: what is not used is never there."""
 
 
 class Format(IntEnum):
@@ -92,6 +94,15 @@ class _Threads:
 _threads = _Threads()
 
 
+class _Room(threading.local):
+    """Memory of each thread for results that are read before the next ones are computed."""
+
+    values: Tensor | None = None
+
+
+_room = _Room()
+
+
 @contextmanager
 def own_threads() -> Iterator[None]:
     """Keep PyTorch to the calling thread, and leave its other threads' cores to the kernel.
@@ -105,6 +116,7 @@ def own_threads() -> Iterator[None]:
         yield
     finally:
         _threads.give_back()
+        _room.values = None
 
 
 def native_format(precision: Precision) -> Format | None:
@@ -228,19 +240,22 @@ class Matrix:
         return padded
 
 
-def product(matrix: Matrix, inputs: Tensor, bias: Tensor | None) -> Tensor:
+def product(
+    matrix: Matrix, inputs: Tensor, bias: Tensor | None, out: Tensor | None = None
+) -> Tensor:
     """Give `inputs W^T + bias`.
 
     Args:
         matrix: W.
         inputs: Float32 of shape `(rows, in)`.
         bias: Float32 of shape `(matrix.width,)`.
+        out: Where the result goes; else into new memory.
 
     Returns:
         Float32 of shape `(rows, matrix.width)`; columns from `matrix.out` on mean nothing.
     """
     inputs = inputs.contiguous()
-    out = empty_rows(len(inputs), matrix.width)
+    out = empty_rows(len(inputs), matrix.width) if out is None else out
     if len(inputs):
         _library().elmo_product(
             ctypes.c_int(matrix.format),
@@ -262,6 +277,19 @@ def empty_rows(rows: int, width: int) -> Tensor:
     out of it.
     """
     return torch.empty(rows, width + _GAP)[:, :width]
+
+
+def reused_rows(rows: int, width: int) -> Tensor:
+    """Give the same as `empty_rows`, in memory that the thread's next call gives again.
+
+    Fresh memory costs more than many a product: the system has to find and clear each of its pages.
+    It goes back at the end of `own_threads`.
+    """
+    wanted = rows * (width + _GAP)
+    if _room.values is None or len(_room.values) < wanted:
+        _room.values = None  # two at a time are not needed
+        _room.values = _roomy(max(wanted, _ROOM), torch.float32)
+    return _room.values[:wanted].view(rows, width + _GAP)[:, :width]
 
 
 class LSTMKernel:
