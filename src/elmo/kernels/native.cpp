@@ -35,6 +35,7 @@ constexpr int MAX_ROWS = 6;  // 12 of 16 registers for sums
 #endif
 constexpr int VECTORS = 2;  // of a panel
 constexpr int COLUMNS = VECTORS * LANES;
+constexpr int64_t LINE = 64;  // bytes that memory gives at once
 constexpr int GATES = 4;
 constexpr int UNIT_PANELS = 4;  // the least that a thread does of a layer: all gates of
 constexpr int UNIT_CELLS = UNIT_PANELS * COLUMNS / GATES;  // so many cells
@@ -50,7 +51,21 @@ Floats load(const float* from) {
 
 void store(float* to, Floats values) { std::memcpy(to, &values, sizeof values); }
 
+template <class Number>  // of 32 bits
+Floats load_numbers(const Number* from) {
+  typedef Number Numbers __attribute__((vector_size(LANES * 4)));
+  Numbers values;
+  std::memcpy(&values, from, sizeof values);
+  return __builtin_convertvector(values, Floats);
+}
+
 Floats all(float value) { return value - Floats{}; }
+
+constexpr float ROUNDING = 12582912.f;  // 1.5 * 2^23: adding it leaves the nearest whole number
+
+Ints nearest(Floats values) {
+  return __builtin_convertvector((values + ROUNDING) - ROUNDING, Ints);
+}
 
 Floats bounded(Floats values, float bound) {
   values = values < bound ? values : all(bound);
@@ -60,7 +75,6 @@ Floats bounded(Floats values, float bound) {
 // exp by Cephes: 2^n times a polynomial on [-ln 2 / 2, ln 2 / 2]; error about one unit in the last
 // place. Arguments beyond +-87 give what +-87 gives, which no sigmoid can tell from 0 or infinity.
 Floats exponential(Floats x) {
-  constexpr float ROUNDING = 12582912.f;  // 1.5 * 2^23: adding it leaves the nearest whole number
   x = bounded(x, 87.f);
   const Floats shifted = x * 1.44269504088896341f + ROUNDING;
   const Floats n = shifted - ROUNDING;
@@ -84,9 +98,15 @@ Floats sigmoid_times_tanh(Floats x, Floats y) {
 }
 
 float largest_magnitude(const float* values, int64_t n) {
-  float most = 0;
-  for (int64_t k = 0; k < n; ++k) most = std::max(most, std::fabs(values[k]));
-  return most;
+  float most[LANES] = {};  // side by side, for the compiler to see that they are independent
+  int64_t k = 0;
+  for (; k + LANES <= n; k += LANES)
+    for (int lane = 0; lane < LANES; ++lane) {
+      const float size = std::fabs(values[k + lane]);
+      most[lane] = size > most[lane] ? size : most[lane];
+    }
+  for (; k < n; ++k) most[0] = std::max(most[0], std::fabs(values[k]));
+  return *std::max_element(most, most + LANES);
 }
 
 // --- formats --------------------------------------------------------------------------------------
@@ -96,7 +116,13 @@ float largest_magnitude(const float* values, int64_t n) {
 // Where EXPANDS, weights are turned into float32 on the way, and for many rows once for all of them.
 // Where MATRIX_UNIT, a unit of its own multiplies 16 rows, 16 groups and 16 outputs at a time (AMX).
 // Where ROUNDS, rows are rounded to Input first, by `convert`, which gives the scale of the row; the
-// values of cells lie between -1 and 1, and `cell` rounds them by a scale known beforehand.
+// values of cells lie between -1 and 1, and `cells` rounds them by a scale known beforehand.
+
+// As many inputs as a vector has lanes.
+template <class Input>
+struct Lanes {
+  typedef Input Vector __attribute__((vector_size(LANES * sizeof(Input))));
+};
 
 struct Float32 {
   using Weight = float;
@@ -109,7 +135,7 @@ struct Float32 {
   static Loaded spread(const Input* from) { return all(*from); }
   static Sum add(Sum sum, Loaded x, Loaded w) { return sum + x * w; }
   static float cell_scale(int64_t) { return 1.f; }
-  static Input cell(float value, int64_t) { return value; }
+  static Floats cells(Floats values, int64_t) { return values; }
 };
 
 struct Float16 : Float32 {  // stored in half the memory, multiplied as float32
@@ -165,7 +191,12 @@ struct Bfloat16Pairs {  // products of pairs of bfloat16 in one instruction
     return 1.f;
   }
   static float cell_scale(int64_t) { return 1.f; }
-  static Input cell(float value, int64_t) { return rounded(value); }
+  static auto cells(Floats values, int64_t) {
+    typedef uint32_t Bits __attribute__((vector_size(LANES * 4)));
+    const Bits bits = (Bits)values;
+    return __builtin_convertvector((bits + 0x7fff + ((bits >> 16) & 1)) >> 16,
+                                   Lanes<Input>::Vector);
+  }
 };
 #endif
 
@@ -209,8 +240,8 @@ struct Int8Words {  // 8-bit weights times 16-bit inputs: no rounding of inputs 
     return scale;
   }
   static float cell_scale(int64_t inputs) { return 1.f / float(limit(inputs)); }
-  static Input cell(float value, int64_t inputs) {
-    return Input(std::nearbyint(value * float(limit(inputs))));
+  static auto cells(Floats values, int64_t inputs) {
+    return __builtin_convertvector(nearest(values * float(limit(inputs))), Lanes<Input>::Vector);
   }
 };
 
@@ -238,8 +269,8 @@ struct Int8Bytes {  // 8-bit weights times 8-bit inputs, four at a time
     return scale;
   }
   static float cell_scale(int64_t) { return 1.f / 127.f; }
-  static Input cell(float value, int64_t) {
-    return Input(int(std::nearbyint(value * 127.f)) + 128);
+  static auto cells(Floats values, int64_t) {
+    return __builtin_convertvector(nearest(values * 127.f) + 128, Lanes<Input>::Vector);
   }
 };
 #endif
@@ -283,7 +314,9 @@ struct Int8Tiles {
     return scale;
   }
   static float cell_scale(int64_t) { return 1.f / 127.f; }
-  static Input cell(float value, int64_t) { return Input(std::nearbyint(value * 127.f)); }
+  static auto cells(Floats values, int64_t) {
+    return __builtin_convertvector(nearest(values * 127.f), Lanes<Input>::Vector);
+  }
 };
 #endif
 
@@ -420,9 +453,10 @@ class Rows {
     return &values_[first * width_ + k / DEPTH * DEPTH * height + r * DEPTH + k % DEPTH];
   }
 
-  // How far from a place the input `n` further on is, for an aligned run of LANES inputs.
+  // How far from a place the input `n` further on is, for an aligned run of LANES inputs; where
+  // DEPTH is no less, they are side by side.
   static int64_t apart(int64_t n, int64_t height) {
-    return DEPTH >= LANES ? n : n / DEPTH * DEPTH * height + n % DEPTH;
+    return n / DEPTH * DEPTH * height + n % DEPTH;
   }
 
   const Input* tile(int64_t first, int64_t height, int64_t group) const {
@@ -453,6 +487,18 @@ struct Task {
 
   float* place(int64_t row, int64_t panel) const {
     return out + row * out_stride + out_column + (panel - first_panel) * COLUMNS;
+  }
+
+  // Asks for what some rows start from, and for where their results go: rows are far apart, and
+  // nothing else would tell the CPU in time.
+  void expect(int64_t first_row, int64_t end_row, int64_t panel, int64_t end) const {
+    constexpr int64_t STEP = LINE / sizeof(float);
+    const int64_t last = std::min(end, end_panel);
+    for (int64_t row = first_row; row < std::min(end_row, rows); ++row)
+      for (int64_t column = 0; column < (last - panel) * COLUMNS; column += STEP) {
+        if (start.stride) __builtin_prefetch(start.row(row) + panel * COLUMNS + column, 0, 2);
+        __builtin_prefetch(place(row, panel) + column, 1, 2);
+      }
   }
 };
 
@@ -534,7 +580,6 @@ void multiply_some(int64_t rows, const Task& task, const Block<F>& block,
 
 constexpr int64_t BLOCK_PANELS = UNIT_PANELS;
 constexpr int64_t BLOCK_GROUPS = 512;  // with 4 panels 128 or 256 KB: half of a second-level cache
-constexpr int64_t LINE = 64;           // bytes that memory gives at once
 
 // Asks for one part of some bytes, so that they are in the cache when they are needed.
 void fetch(const void* from, int64_t bytes, int64_t part, int64_t parts) {
@@ -581,6 +626,9 @@ void multiply_by_vectors(const Task& task, const Rows<F>& x) {
       for (int64_t tile = 0; tile < tiles.count(); ++tile) {
         const int64_t row = tiles.begin(tile), height = tiles.height(tile);
         const typename F::Input* const values = x.tile(row, height, group);
+        if (tile + 1 < tiles.count())
+          task.expect(tiles.begin(tile + 1), tiles.begin(tile + 2), panel, end);
+        else task.expect(0, tiles.begin(1), end, end + BLOCK_PANELS);
         for (int64_t next = 0; !alone && next < BLOCK_PANELS; ++next)
           fetch(weights + (BLOCK_PANELS + next) * panel_stride,
                 groups * GROUP_WEIGHTS * sizeof(Weight), tile, tiles.count());
@@ -640,13 +688,19 @@ void multiply_by_unit(const Task& task, const Rows<F>& x) {
     for (int64_t pair = 0; pair < pairs; ++pair) {
       const int64_t row = 2 * pair * SIDE, some = std::min(2 * SIDE, task.rows - row);
       const bool both = some > SIDE;
-      fetch(weights + panel_weights, panel_weights * sizeof(Weight), pair, pairs);
+      const bool more = pair + 1 < pairs;
+      const int64_t next_row = more ? row + 2 * SIDE : 0, next_panel = more ? panel : panel + 1;
       finish_stores();
       _tile_zero(0);
       _tile_zero(1);
       _tile_zero(2);
       _tile_zero(3);
       for (int64_t group = 0; group < matrix.groups; group += SIDE) {
+        const int64_t part = group / SIDE, parts = matrix.groups / SIDE;
+        fetch(weights + panel_weights, panel_weights * sizeof(Weight), pair * parts + part,
+              pairs * parts);
+        task.expect(next_row + 2 * SIDE * part / parts, next_row + 2 * SIDE * (part + 1) / parts,
+                    next_panel, next_panel + 1);
         const char* const from = (const char*)(weights + group * GROUP_WEIGHTS);
         _tile_loadd(6, from, WEIGHT_STRIDE);
         _tile_loadd(7, from + ROW_BYTES, WEIGHT_STRIDE);
@@ -662,13 +716,17 @@ void multiply_by_unit(const Task& task, const Rows<F>& x) {
       _tile_stored(1, &sums[0][SIDE], SUM_STRIDE);
       _tile_stored(2, &sums[SIDE][0], SUM_STRIDE);
       _tile_stored(3, &sums[SIDE][SIDE], SUM_STRIDE);
-      for (int64_t r = 0; r < some; ++r)
-        for (int64_t n = 0; n < COLUMNS; ++n) {
-          float sum = float(sums[r][n]);
-          if (matrix.scales) sum *= x.scales[row + r] * matrix.scales[column + n];
-          if (task.start.table) sum += task.start.row(row + r)[column + n];
-          task.place(row + r, panel)[n] = sum;
+      finish_stores();
+      for (int64_t r = 0; r < some; ++r) {
+        float* const to = task.place(row + r, panel);
+        const float* const start = task.start.table ? task.start.row(row + r) + column : nullptr;
+        for (int v = 0; v < COLUMNS; v += LANES) {
+          Floats sum = load_numbers(&sums[r][v]);
+          if (matrix.scales) sum *= x.scales[row + r] * load(matrix.scales + column + v);
+          if (start) sum += load(start + v);
+          store(to + v, sum);
         }
+      }
     }
   }
 }
@@ -806,11 +864,12 @@ void update_cells(const Layer& layer, const Steps& steps, const float* gates, in
         const Floats value =
             bounded(sigmoid(load(from + LANES)) * load(kept) + added, layer.cell_clip);
         store(kept, value);
-        alignas(64) float values[LANES];
-        store(values, sigmoid_times_tanh(load(from + 3 * LANES), value));
+        const auto values =
+            F::cells(sigmoid_times_tanh(load(from + 3 * LANES), value), layer.cells);
         auto* const to = cells.place(first, height, r, first_cell + part);
-        for (int n = 0; n < LANES; ++n)
-          to[cells.apart(n, height)] = F::cell(values[n], layer.cells);
+        if constexpr (Rows<F>::DEPTH >= LANES) std::memcpy(to, &values, sizeof values);
+        else
+          for (int n = 0; n < LANES; ++n) to[cells.apart(n, height)] = values[n];
       }
   }
 }
