@@ -1,4 +1,4 @@
-"""Where the native kernel can be built it is there: the tests of what it does are never left out."""
+"""Where the native kernel can be built it is there: its tests are not left out by accident."""
 
 import shutil
 

@@ -10,6 +10,7 @@ import pytest
 from elmo.cli import main
 from elmo.errors import ConfigError, MissingFileError
 from elmo.static_vectors import read_static_vectors
+from elmo.tasks import report as task_report
 from elmo.tasks.report import cell_file
 from elmo.tasks.report_page import render_page, write_report
 from elmo.tasks.report_settings import DATASETS, STUDIES, Cell, ReportSettings, cells
@@ -197,6 +198,22 @@ def test_several_processes_share_the_runs(data):
     assert report(data, "--workers", "2") == 0
     assert len(list((data / "out" / "quick" / "cells").glob("*.json"))) == 2
     assert (data / "out" / "quick" / "results.md").is_file()
+
+
+def test_a_run_that_fails_does_not_end_the_others(data, capsys, monkeypatch):
+    real = task_report.train_task
+
+    def sometimes(name, settings, *rest):
+        if settings.features == "glove":
+            raise RuntimeError("the GPU fell off")
+        return real(name, settings, *rest)
+
+    monkeypatch.setattr(task_report, "train_task", sometimes)
+    assert report(data) == 1
+    told = capsys.readouterr().err
+    assert "failed (RuntimeError: the GPU fell off)" in told
+    assert "1 runs failed, see above: sst-features_glove-seed0" in told
+    assert cell_file(data / "out" / "quick", Cell("sst", (), 0)).is_file()
 
 
 def test_a_run_that_another_process_is_at_is_left_to_it(data, capsys):

@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 import time
+import traceback
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -17,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from elmo import __version__
-from elmo.errors import ConfigError, MissingFileError
+from elmo.errors import ConfigError, DivergedError, ElmoError, GpuMemoryError, MissingFileError
 from elmo.tasks.kinds import TASKS
 from elmo.tasks.readers.splits import SPLITS, Parts
 from elmo.tasks.report_settings import DATASETS, Cell, Dataset, ReportSettings, cells
@@ -53,6 +54,7 @@ def run_report(settings: ReportSettings, say: Callable[[str], None]) -> bool:
     # Runs on the same data follow each other: data are read once.
     todo.sort(key=lambda cell: (list(DATASETS).index(cell.dataset), cell.seed))
     known: dict[str, Examples] = {}
+    failed: list[str] = []
     for number, cell in enumerate(todo, start=1):
         if time.monotonic() > deadline:
             break
@@ -60,14 +62,29 @@ def run_report(settings: ReportSettings, say: Callable[[str], None]) -> bool:
             if not is_mine or cell_file(settings.folder, cell).is_file():
                 continue
             say(f"[{number}/{len(todo)}] {cell.name}")
-            report = _run(cell, settings, known, deadline)
+            try:
+                report = _run(cell, settings, known, deadline)
+            except Exception as error:
+                if not _concerns_one_run(error):
+                    raise
+                traceback.print_exc()
+                say(f"    {cell.name} failed ({type(error).__name__}: {error})"[:500])
+                failed.append(cell.name)
+                continue
             if not report.finished:
                 break
             say(f"    {cell.name}: {_figures(report)}")
+    if failed:
+        say(f"{len(failed)} runs failed, see above: {', '.join(failed)}")
     left = len(_missing(wanted, settings))
     if left:
         say(f"{left} runs are left for the next time, or being done by other processes")
     return not left
+
+
+def _concerns_one_run(error: Exception) -> bool:
+    """Tell whether other runs may still do well: what is wrong with the settings ends the report."""
+    return isinstance(error, DivergedError | GpuMemoryError) or not isinstance(error, ElmoError)
 
 
 def run_in_processes(settings: ReportSettings, arguments: Sequence[str]) -> bool:
