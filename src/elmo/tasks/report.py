@@ -83,7 +83,7 @@ def run_report(settings: ReportSettings, say: Callable[[str], None]) -> bool:
 
 
 def _concerns_one_run(error: Exception) -> bool:
-    """Tell whether other runs may still do well: what is wrong with the settings ends the report."""
+    """Tell whether other runs may still do well; what is wrong with the settings is of all."""
     return isinstance(error, DivergedError | GpuMemoryError) or not isinstance(error, ElmoError)
 
 
