@@ -73,6 +73,7 @@ DATASETS: dict[DatasetName, Dataset] = {
         "tag",
         "pos_ewt",
         ("en_ewt-ud-train.conllu", "en_ewt-ud-dev.conllu", "en_ewt-ud-test.conllu"),
+        choices={"batch": 32, "epochs": 10},
     ),
     "agnews": Dataset("AG News", "classify", "agnews"),
     "trec": Dataset("TREC", "classify", "trec", choices={"tokenizer": "whitespace"}),
