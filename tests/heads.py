@@ -67,5 +67,5 @@ def half_loss(task, head, examples):
 
 def widened(layout, more):
     """The same sentences with more padding."""
-    index = torch.nn.functional.pad(layout.index, (0, more))
-    return Layout(index, torch.nn.functional.pad(layout.mask, (0, more)))
+    index, mask = (torch.nn.functional.pad(part, (0, more)) for part in (layout.index, layout.mask))
+    return Layout(index, mask, mask.flatten().nonzero().flatten(), layout.sizes)

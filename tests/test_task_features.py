@@ -200,7 +200,7 @@ def test_padding_puts_every_word_in_its_place(sizes, random):
         expected = list(range(starts[number] + 1, starts[number] + 1 + sizes[number]))
         expected += [0] * (padded.shape[1] - sizes[number])
         assert padded[row, :, 0].tolist() == expected
-    assert layout.lengths.tolist() == [sizes[k] for k in chosen]
+    assert layout.sizes == tuple(sizes[k] for k in chosen)
 
 
 @given(lengths)

@@ -12,6 +12,7 @@ import torch
 import elmo.tasks
 from elmo.cli import main
 from elmo.errors import ConfigError, ElmoWarning, WeightsError
+from elmo.tasks.base import Layout
 from elmo.tasks.batches import chosen_share, shuffled_batches, sorted_batches
 from elmo.tasks.encoders import AttentionPooling, BiLstm, HighwayLstm, SequenceDropout
 from elmo.tasks.training import train_task
@@ -173,9 +174,9 @@ def test_smaller_shares_are_parts_of_larger_ones():
 )
 def test_padding_does_not_change_what_encoders_give(encoder):
     vectors = torch.randn(2, 5, 4)
-    mask = torch.tensor([[True] * 3 + [False] * 2, [True] * 5])
-    both = encoder(vectors * mask.unsqueeze(-1), mask)
-    alone = encoder(vectors[:1, :3], mask[:1, :3])
+    layout = Layout.of([3, 5])
+    both = encoder(vectors * layout.mask.unsqueeze(-1), layout)
+    alone = encoder(vectors[:1, :3], Layout.of([3]))
     torch.testing.assert_close(both[:1, :3], alone)
     assert (both[0, 3:] == 0).all()
 
@@ -183,9 +184,9 @@ def test_padding_does_not_change_what_encoders_give(encoder):
 def test_a_deep_encoder_lets_every_word_see_all_others():
     encoder = HighwayLstm(4, 6, 2, 0.0)
     vectors = torch.randn(1, 5, 4, requires_grad=True)
-    mask = torch.ones(1, 5, dtype=torch.bool)
     for place in range(5):
-        (gradient,) = torch.autograd.grad(encoder(vectors, mask)[0, place].sum(), vectors)
+        read = encoder(vectors, Layout.of([5]))
+        (gradient,) = torch.autograd.grad(read[0, place].sum(), vectors)
         seen = gradient[0].abs().sum(dim=1) > 0
         assert seen.all(), (place, seen)
 

@@ -48,8 +48,9 @@ class TrilinearScores(nn.Module):
         super().__init__()
         self.first = nn.Linear(dim, 1, bias=False)
         self.second = nn.Linear(dim, 1, bias=False)
-        self.product = nn.Parameter(torch.empty(dim))
-        nn.init.normal_(self.product, std=dim**-0.5)
+        # At first the likeness of words as they are: the same word in question and text is found
+        # before anything is learned.
+        self.product = nn.Parameter(torch.full((dim,), dim**-0.5))
 
     def forward(self, first: Tensor, second: Tensor) -> Tensor:
         """Compare `(batch, n, dim)` with `(batch, m, dim)`: `(batch, n, m)`."""

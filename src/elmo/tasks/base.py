@@ -60,6 +60,10 @@ class Layout:
     """Rows, int64 of shape `(sentences, time)`; 0 where there is no word."""
     mask: Tensor
     """True where there is a word, `(sentences, time)`."""
+    places: Tensor
+    """Where words are when sentences stand one after another, int64 `(words,)`."""
+    sizes: tuple[int, ...]
+    """Words of each sentence; known without waiting for a GPU."""
 
     @classmethod
     def of(cls, lengths: Sequence[int], chosen: Sequence[int] | None = None) -> Self:
@@ -76,22 +80,25 @@ class Layout:
         steps = np.arange(max(1, int(sizes.max(initial=0))), dtype=np.int64).reshape(1, -1)
         mask = steps < sizes
         index = np.where(mask, first + steps, 0)
-        return cls(torch.from_numpy(index), torch.from_numpy(mask))
-
-    @property
-    def lengths(self) -> Tensor:
-        """Words of each sentence, `(sentences,)`."""
-        return self.mask.sum(dim=1)
+        places = np.flatnonzero(mask)
+        return cls(
+            torch.from_numpy(index),
+            torch.from_numpy(mask),
+            torch.from_numpy(places),
+            tuple(lengths[k] for k in numbers),
+        )
 
     def pad(self, rows: Tensor) -> Tensor:
         """Take rows `(n_words, dim)` to their places: `(sentences, time, dim)`, zero elsewhere."""
         if not len(rows):
             return rows.new_zeros(*self.index.shape, rows.shape[1])
-        return rows[self.index] * self.mask.unsqueeze(-1)
+        # On a GPU, the way back through rows[index] would sort.
+        padded = rows.index_select(0, self.index.flatten())
+        return padded.view(*self.index.shape, rows.shape[1]) * self.mask.unsqueeze(-1)
 
     def unpad(self, padded: Tensor) -> Tensor:
-        """Take words out of `(sentences, time, dim)`, sentence by sentence: `(words, dim)`."""
-        return padded[self.mask]
+        """Take words out of `(sentences, time, ...)`, sentence by sentence: `(words, ...)`."""
+        return padded.flatten(0, 1).index_select(0, self.places)
 
 
 @dataclass(frozen=True)
@@ -102,8 +109,12 @@ class PaddedWords:
     """What goes into the encoder, `(sentences, time, dims.input)`; zero where there is no word."""
     output: Tensor | None
     """What stands beside the encoder's output, `(sentences, time, dims.output)`."""
-    mask: Tensor
-    """True where there is a word, `(sentences, time)`."""
+    layout: Layout
+
+    @property
+    def mask(self) -> Tensor:
+        """True where there is a word, `(sentences, time)`."""
+        return self.layout.mask
 
     def beside(self, encoded: Tensor) -> Tensor:
         """Put the vectors for the output beside `encoded (sentences, time, dim)`, if there are any.
@@ -126,7 +137,7 @@ class WordVectors:
     def padded(self, layout: Layout) -> PaddedWords:
         """Give sentences as a padded batch."""
         output = None if self.output is None else layout.pad(self.output)
-        return PaddedWords(layout.pad(self.input), output, layout.mask)
+        return PaddedWords(layout.pad(self.input), output, layout)
 
 
 class Head(nn.Module, ABC, Generic[B, P]):

@@ -69,10 +69,10 @@ class Classifier(Head[TextBatch, LabelPrediction]):
     def forward(self, words: WordVectors, batch: TextBatch) -> Tensor:
         """Give the scores of labels, `(texts, labels)`."""
         padded = words.padded(batch.layout)
-        encoded = self.encoder(padded.input, padded.mask)
+        encoded = self.encoder(padded.input, padded.layout)
         attended = _self_attention(encoded, padded.mask)
         compared = torch.cat([encoded, attended, encoded - attended, encoded * attended], dim=-1)
-        integrated = self.integrator(compared, padded.mask)
+        integrated = self.integrator(compared, padded.layout)
         pooled = self.pooling(padded.beside(integrated), padded.mask)
         scores: Tensor = self.output(self.dropout(torch.tanh(self.between(self.dropout(pooled)))))
         return scores

@@ -118,7 +118,7 @@ class SpanRanker(Head[CorefBatch, Clusters]):
     def _documents(self, words: WordVectors, batch: CorefBatch) -> list[_EncodedDocument]:
         """Read sentences, and put each document together again."""
         padded = words.padded(batch.layout)
-        encoded = padded.beside(self.encoder(padded.input, padded.mask))
+        encoded = padded.beside(self.encoder(padded.input, padded.layout))
         rows = batch.layout.unpad(encoded), batch.layout.unpad(padded.input)
         n_words, n_spans = ([size[k] for size in batch.sizes] for k in (0, 1))
         parts = zip(

@@ -6,6 +6,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
+from elmo.tasks.base import Layout
+
 
 class SequenceDropout(nn.Module):
     """Dropout with one mask for all words of a sequence (Gal and Ghahramani 2016).
@@ -49,24 +51,25 @@ class Lstm(nn.Module):
                 if name.startswith("bias_ih"):
                     weights.data[hidden : 2 * hidden] = 1.0  # to remember at first
 
-    def forward(self, vectors: Tensor, mask: Tensor) -> Tensor:
+    def forward(self, vectors: Tensor, layout: Layout) -> Tensor:
         """Read sentences.
 
         Args:
             vectors: Shape `(sentences, time, input_dim)`.
-            mask: True where there is a word, `(sentences, time)`.
+            layout: Where there are words.
 
         Returns:
             `(sentences, time, hidden)`, twice as wide for both directions; zero where no word is.
         """
-        lengths = mask.sum(dim=1).clamp(min=1).cpu()  # an empty sentence is read as one blank
+        # An empty sentence is read as one blank.
+        lengths = torch.tensor([max(1, size) for size in layout.sizes])
         with torch.autocast(vectors.device.type, enabled=False):  # a state adds up many steps
             packed = pack_padded_sequence(
                 vectors.float(), lengths, batch_first=True, enforce_sorted=False
             )
             read, _ = self.lstm(packed)
         padded, _ = pad_packed_sequence(read, batch_first=True, total_length=vectors.shape[1])
-        return padded * mask.unsqueeze(-1)
+        return padded * layout.mask.unsqueeze(-1)
 
 
 class BiLstm(nn.Module):
@@ -86,10 +89,10 @@ class BiLstm(nn.Module):
         self.dropout = SequenceDropout(dropout)
         self.output_dim = 2 * hidden
 
-    def forward(self, vectors: Tensor, mask: Tensor) -> Tensor:
+    def forward(self, vectors: Tensor, layout: Layout) -> Tensor:
         """Read sentences `(sentences, time, input_dim)`: `(sentences, time, 2 * hidden)`."""
         for layer in self.layers:
-            vectors = layer(self.dropout(vectors), mask)
+            vectors = layer(self.dropout(vectors), layout)
         return vectors
 
 
@@ -116,18 +119,18 @@ class HighwayLstm(nn.Module):
         self.dropout = SequenceDropout(dropout)
         self.output_dim = hidden
 
-    def forward(self, vectors: Tensor, mask: Tensor) -> Tensor:
+    def forward(self, vectors: Tensor, layout: Layout) -> Tensor:
         """Read sentences `(sentences, time, input_dim)`: `(sentences, time, hidden)`."""
-        turned = _reversal(mask)
+        turned = _reversal(layout.mask)
         parts = zip(self.layers, self.gates, self.carries, strict=True)
         for number, (layer, gate, carry) in enumerate(parts):
             if number:  # each layer reads against the one before; at the end all is turned back
                 vectors = _rearranged(vectors, turned)
-            read = layer(vectors, mask)
+            read = layer(vectors, layout)
             before = nn.functional.pad(read[:, :-1], (0, 0, 1, 0))
             share = torch.sigmoid(gate(torch.cat([vectors, before], dim=-1)))
             vectors = self.dropout(share * read + (1 - share) * carry(vectors))
-            vectors = vectors * mask.unsqueeze(-1)
+            vectors = vectors * layout.mask.unsqueeze(-1)
         return vectors if len(self.layers) % 2 else _rearranged(vectors, turned)
 
 

@@ -82,11 +82,11 @@ class Esim(Head[PairBatch, LabelPrediction]):
         """Give the scores of labels, `(pairs, labels)`."""
         padded = words.padded(batch.layout)
         mask = padded.mask
-        read = torch.cat([padded.input, self.encoder(padded.input, mask)], dim=-1)
+        read = torch.cat([padded.input, self.encoder(padded.input, padded.layout)], dim=-1)
         encoded = padded.beside(read)
         compared = torch.cat([encoded, compared_with(encoded, mask)], dim=-1)
         inferred = torch.relu(self.inference(self.dropout(compared))) * mask.unsqueeze(-1)
-        composed = torch.cat([inferred, self.composition(inferred, mask)], dim=-1)
+        composed = torch.cat([inferred, self.composition(inferred, padded.layout)], dim=-1)
         pooled = torch.cat(pooled_pair(composed, mask), dim=-1)
         scores: Tensor = self.output(self.dropout(torch.tanh(self.between(self.dropout(pooled)))))
         return scores

@@ -100,9 +100,9 @@ class Bidaf(Head[QaBatch, AnswerPrediction]):
         asked, read = self._read(question), self._read(context)
         met = both_ways(self.between(read, asked), read, context.mask, asked, question.mask)
         merged = torch.relu(self.merged(met)) * context.mask.unsqueeze(-1)
-        merged = merged + self._looked_within(merged, context.mask)
-        for_start = self.start_reader(merged, context.mask)
-        for_stop = self.stop_reader(torch.cat([merged, for_start], dim=-1), context.mask)
+        merged = merged + self._looked_within(merged, batch.contexts)
+        for_start = self.start_reader(merged, batch.contexts)
+        for_stop = self.stop_reader(torch.cat([merged, for_start], dim=-1), batch.contexts)
         return (
             _log_probabilities(self.start(for_start).squeeze(-1), context.mask),
             _log_probabilities(self.stop(for_stop).squeeze(-1), context.mask),
@@ -110,13 +110,13 @@ class Bidaf(Head[QaBatch, AnswerPrediction]):
 
     def _read(self, words: PaddedWords) -> Tensor:
         """Read texts: `(texts, time, dims.input + 2 * hidden + dims.output)`."""
-        both = torch.cat([words.input, self.encoder(words.input, words.mask)], dim=-1)
+        both = torch.cat([words.input, self.encoder(words.input, words.layout)], dim=-1)
         read: Tensor = self.dropout(words.beside(both))
         return read
 
-    def _looked_within(self, merged: Tensor, mask: Tensor) -> Tensor:
+    def _looked_within(self, merged: Tensor, layout: Layout) -> Tensor:
         """Let words of the context `(questions, time, dim)` attend to the others; same shape."""
-        read = self.dropout(self.reader(merged, mask))
+        mask, read = layout.mask, self.dropout(self.reader(merged, layout))
         itself = torch.eye(read.shape[1], dtype=torch.bool, device=read.device)
         attended = attend(self.within(read, read), mask.unsqueeze(1) & ~itself, read)
         seen = torch.cat([read, attended, read * attended], dim=-1)

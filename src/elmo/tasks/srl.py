@@ -19,7 +19,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from elmo.tasks.base import FeatureDims, Head, Layout, Task, Words, WordVectors
+from elmo.tasks.base import FeatureDims, Head, Layout, Task, Words, WordVectors, send
 from elmo.tasks.crf import FORBIDDEN, tag_rules, viterbi
 from elmo.tasks.encoders import BiLstm, HighwayLstm, SequenceDropout
 from elmo.tasks.labels import require_labels, tag_numbers, tell_of_unknown
@@ -105,24 +105,24 @@ class RoleLabeller(Head[SrlBatch, SrlPrediction]):
         """Give the scores of tags, `(frames, time, tags)`, for flags `(frames, time)`."""
         padded = words.padded(layout)
         vectors = torch.cat([padded.input, self.flag(flags)], dim=-1)
-        encoded = self.encoder(self.input_dropout(vectors), padded.mask)
+        encoded = self.encoder(self.input_dropout(vectors), padded.layout)
         scores: Tensor = self.output(padded.beside(encoded))
         return scores
 
     def predicates(self, words: WordVectors, layout: Layout) -> Tensor:
         """Give for each word how much it looks like a predicate, `(frames, time)`."""
         padded = words.padded(layout)
-        encoded = padded.beside(self.finder(padded.input, padded.mask))
+        encoded = padded.beside(self.finder(padded.input, padded.layout))
         scores: Tensor = self.finder_output(encoded).squeeze(-1)
         return scores
 
     def loss(self, words: WordVectors, batch: SrlBatch) -> Tensor:
         """Give the mean cross-entropies of tags and of being a predicate, summed, shape `()`."""
-        mask = batch.layout.mask
-        tags = self.roles(words, batch.layout, batch.flags)[mask].float()
-        found = self.predicates(words, batch.layout)[mask].float()
-        return F.cross_entropy(tags, batch.tags[mask]) + F.binary_cross_entropy_with_logits(
-            found, batch.predicates[mask]
+        unpad = batch.layout.unpad
+        tags = unpad(self.roles(words, batch.layout, batch.flags)).float()
+        found = unpad(self.predicates(words, batch.layout)).float()
+        return F.cross_entropy(tags, unpad(batch.tags)) + F.binary_cross_entropy_with_logits(
+            found, unpad(batch.predicates)
         )
 
     def predict(self, words: WordVectors, batch: SrlBatch) -> list[SrlPrediction]:
@@ -147,10 +147,10 @@ class RoleLabeller(Head[SrlBatch, SrlPrediction]):
     def _decode(
         self, words: WordVectors, layout: Layout, asked: Sequence[tuple[int, int]]
     ) -> list[list[int]]:
-        rows = torch.tensor([number for number, _ in asked], device=layout.mask.device)
-        chosen = Layout(layout.index[rows], layout.mask[rows])
-        flags = _flags([predicate for _, predicate in asked], layout.mask.shape[1])
-        scores = self.roles(words, chosen, flags.to(rows.device)).float().log_softmax(dim=-1)
+        chosen = Layout.of(layout.sizes, [number for number, _ in asked])
+        flags = _flags([predicate for _, predicate in asked], chosen.mask.shape[1])
+        chosen, flags = send((chosen, flags), layout.mask.device)
+        scores = self.roles(words, chosen, flags).float().log_softmax(dim=-1)
         tables = (getattr(self, f"_{name}") for name in ("transitions", "start", "end"))
         return viterbi(scores, chosen.mask, *tables)
 

@@ -59,7 +59,7 @@ class Tagger(Head[TagBatch, list[str]]):
     def forward(self, words: WordVectors, batch: TagBatch) -> Tensor:
         """Give the scores of tags, `(sentences, time, tags)`."""
         padded = words.padded(batch.layout)
-        encoded = padded.beside(self.encoder(padded.input, padded.mask))
+        encoded = padded.beside(self.encoder(padded.input, padded.layout))
         scores: Tensor = self.output(self.dropout(encoded))
         return scores
 
@@ -68,7 +68,8 @@ class Tagger(Head[TagBatch, list[str]]):
         scores, mask = self(words, batch), batch.layout.mask
         if self.crf is not None:
             return -self.crf.log_likelihood(scores, batch.tags, mask).mean()
-        return F.cross_entropy(scores[mask].float(), batch.tags[mask])
+        unpad = batch.layout.unpad
+        return F.cross_entropy(unpad(scores).float(), unpad(batch.tags))
 
     def predict(self, words: WordVectors, batch: TagBatch) -> list[list[str]]:
         """Give the best tags of each sentence."""
@@ -76,9 +77,8 @@ class Tagger(Head[TagBatch, list[str]]):
         if self.crf is not None:
             paths = self.crf.decode(scores, mask)
         else:
-            lengths = batch.layout.lengths.tolist()
             best = scores.argmax(dim=-1).tolist()
-            paths = [row[:length] for row, length in zip(best, lengths, strict=True)]
+            paths = [row[:size] for row, size in zip(best, batch.layout.sizes, strict=True)]
         return [[self.tags[number] for number in path] for path in paths]
 
 
