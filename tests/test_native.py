@@ -519,3 +519,19 @@ def test_threads_do_not_share_memory_for_passing_results() -> None:
     with ThreadPoolExecutor(1) as pool:
         theirs = pool.submit(lambda: reused_rows(2, 8).data_ptr()).result()
     assert mine != theirs
+
+
+@pytest.mark.parametrize(
+    "filters", [((1, 4), (2, 8), (3, 16)), ((1, 3), (5, 70), (7, 5)), ((2, 128), (7, 1))]
+)
+def test_filters_by_the_kernel_are_those_of_plain_code_bit_for_bit(filters) -> None:
+    bilm = seeded_bilm(ElmoConfig(dim=8, projection_dim=4, n_layers=1, filters=filters))
+    encoder = PackedBiLM(bilm).words
+    words = ["a", "word", "hippopotamus", "x" * 41, "y" * 48, "Donaudampfschiff" * 3]
+    ids = batch_to_ids([[word] for word in words])[:, 0]
+    vectors = encoder(ids)
+    assert encoder._kernel is not None
+    encoder._kernel = None
+    assert torch.equal(encoder(ids), vectors)
+    with own_threads():
+        assert torch.equal(encoder(ids[:0]), vectors[:0])

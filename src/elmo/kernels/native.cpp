@@ -986,6 +986,77 @@ void run_layer(const Layer& layer, const Steps& steps, int64_t threads) {
   keep_last_outputs(layer, steps);
 }
 
+// --- filters over characters ----------------------------------------------------------------------
+
+// What each filter makes of each character at each offset of a window.
+struct Responses {
+  const float* table;      // a row of `filters` values for each; zero beyond a filter's width
+  const int64_t* offsets;  // what is added to the row of a character at each offset
+  const int32_t* widths;   // of the filters
+  int64_t filters, widest;
+  int64_t characters;  // of a word's row: where no window may reach beyond
+};
+
+// The characters of words, as rows of the table at offset 0: (words, windows + widest - 1).
+struct Spellings {
+  const int64_t* places;
+  int64_t count, windows;
+};
+
+// Gives the highest response of N vectors of filters to the windows of a word; of a single vector only
+// `some` filters need be there.
+template <int N>
+void highest_response(const Responses& responses, const int64_t* places, int64_t windows,
+                      int64_t filter, int64_t some, float* out) {
+  const size_t bytes = (N > 1 ? LANES : some) * sizeof(float);
+  Ints widths[N] = {};
+  Floats most[N];
+  for (int v = 0; v < N; ++v) {
+    std::memcpy(&widths[v], responses.widths + filter + v * LANES, bytes);
+    most[v] = all(-INFINITY);
+  }
+  for (int64_t window = 0; window < windows; ++window) {
+    Floats sums[N] = {};
+    for (int64_t offset = 0; offset < responses.widest; ++offset) {
+      const int64_t row = places[window + offset] + responses.offsets[offset];
+      const float* const from = responses.table + row * responses.filters + filter;
+      for (int v = 0; v < N; ++v) {
+        Floats values{};
+        std::memcpy(&values, from + v * LANES, bytes);
+        sums[v] += values;
+      }
+    }
+    for (int v = 0; v < N; ++v) {
+      const Floats possible =
+          widths[v] <= int32_t(responses.characters - window) ? sums[v] : all(-INFINITY);
+      most[v] = possible > most[v] ? possible : most[v];
+    }
+  }
+  for (int v = 0; v < N; ++v) std::memcpy(out + v * LANES, &most[v], bytes);
+}
+
+// Words go by for one part of the filters after another: that part of the table stays in the cache.
+void highest_responses(const Responses& responses, const Spellings& words, float* out,
+                       int64_t threads) {
+  constexpr int SOME = 4;
+  Team::run(threads, [&](Team& team, int64_t me) {
+    const int64_t first = team.begin(words.count, me), end = team.begin(words.count, me + 1);
+    for (int64_t filter = 0; filter < responses.filters;) {
+      const int64_t left = responses.filters - filter;
+      const bool many = left >= SOME * LANES;
+      for (int64_t n = first; n < end; ++n) {
+        const int64_t* const places = words.places + n * (words.windows + responses.widest - 1);
+        float* const to = out + n * responses.filters + filter;
+        if (many) highest_response<SOME>(responses, places, words.windows, filter, LANES, to);
+        else
+          highest_response<1>(responses, places, words.windows, filter,
+                              std::min<int64_t>(LANES, left), to);
+      }
+      filter += many ? SOME * LANES : LANES;
+    }
+  });
+}
+
 // --- formats by number ----------------------------------------------------------------------------
 
 enum Format {
@@ -1054,6 +1125,12 @@ void elmo_product(int format, const Matrix* matrix, const float* x, int64_t rows
   with_format(format, [&](auto kind) {
     product<decltype(kind)>(*matrix, x, rows, bias, out, out_stride, threads);
   });
+}
+
+// out (words, filters) = the highest response of each filter to the windows of each word
+void elmo_filters(const Responses* responses, const Spellings* words, float* out,
+                  int64_t threads) {
+  highest_responses(*responses, *words, out, threads);
 }
 
 void elmo_layer(int format, const Layer* layer, const Steps* steps, int64_t threads) {

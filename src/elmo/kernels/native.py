@@ -179,6 +179,25 @@ class _StepsStruct(ctypes.Structure):
     ]
 
 
+class _ResponsesStruct(ctypes.Structure):
+    _fields_ = [
+        ("table", ctypes.c_void_p),
+        ("offsets", ctypes.c_void_p),
+        ("widths", ctypes.c_void_p),
+        ("filters", ctypes.c_int64),
+        ("widest", ctypes.c_int64),
+        ("characters", ctypes.c_int64),
+    ]
+
+
+class _SpellingsStruct(ctypes.Structure):
+    _fields_ = [
+        ("places", ctypes.c_void_p),
+        ("count", ctypes.c_int64),
+        ("windows", ctypes.c_int64),
+    ]
+
+
 class Matrix:
     """A constant weight, laid out for the kernel.
 
@@ -290,6 +309,51 @@ def reused_rows(rows: int, width: int) -> Tensor:
         _room.values = None  # two at a time are not needed
         _room.values = _roomy(max(wanted, _ROOM), torch.float32)
     return _room.values[:wanted].view(rows, width + _GAP)[:, :width]
+
+
+class FilterKernel:
+    """The highest response of filters to the windows of words, from a table of their responses.
+
+    Args:
+        widths: Of the filters.
+        offsets: What is added to the row of a character at each offset of a window, int64.
+        max_characters: Of a word; no window may reach beyond.
+    """
+
+    def __init__(self, widths: Sequence[int], offsets: Tensor, max_characters: int) -> None:
+        self._widths = torch.tensor(widths, dtype=torch.int32)
+        self._offsets = offsets.contiguous()
+        self._max_characters = max_characters
+
+    def __call__(self, table: Tensor, places: Tensor, windows: int) -> Tensor:
+        """Give the responses.
+
+        Args:
+            table: Rows of float32 `(rows, filters)`, zero at offsets beyond a filter's width.
+            places: Rows of the words' characters at offset 0, int64 `(n, windows + widest - 1)`.
+            windows: How many windows are looked at.
+
+        Returns:
+            Float32 `(n, filters)`.
+        """
+        places = places.contiguous()
+        out = torch.empty(len(places), table.shape[1])
+        responses = _ResponsesStruct(
+            _address(table),
+            _address(self._offsets),
+            _address(self._widths),
+            table.shape[1],
+            len(self._offsets),
+            self._max_characters,
+        )
+        words = _SpellingsStruct(_address(places), len(places), windows)
+        _library().elmo_filters(
+            ctypes.byref(responses),
+            ctypes.byref(words),
+            ctypes.c_void_p(_address(out)),
+            ctypes.c_int64(_threads.number),
+        )
+        return out
 
 
 class LSTMKernel:

@@ -55,7 +55,8 @@ class TaskSettings:
     encoding: str = "utf-8"
     """Encoding of the files."""
     text_column: str | None = None
-    """csv, tsv, jsonl: name or number (from 0) of the column of texts."""
+    """csv, tsv, jsonl: name or number (from 0) of the column of texts, or of several, with commas
+    between them."""
     label_column: str | None = None
     """csv, tsv, jsonl, CoNLL: name or number of the column of labels or tags."""
     phrases: bool = False
