@@ -120,6 +120,17 @@ def test_products_on_a_newer_cpu_are_what_float64_says(newer_cpu, format, inputs
 
 
 @pytest.mark.parametrize("format", NEWER)
+@pytest.mark.parametrize("rows", [1, 16, 37])
+def test_products_for_layers_are_the_same_in_half_of_the_memory_at_most(newer_cpu, format, rows):
+    weight, bias, x = random_case(70, 130, rows)
+    linear = NativeLinear(weight, bias, format)
+    kept = linear.briefly(x)
+    by_unit = format in (Format.BFLOAT16_TILES, Format.INT8_TILES)
+    assert kept.dtype == (torch.float16 if by_unit else torch.float32)
+    assert torch.equal(kept, linear(x).to(kept.dtype))
+
+
+@pytest.mark.parametrize("format", NEWER)
 @torch.no_grad()
 def test_layers_on_a_newer_cpu_are_close_to_the_plain_ones(newer_cpu, monkeypatch, format):
     monkeypatch.setattr(elmo.linear, "native_format", lambda precision: format)
@@ -128,7 +139,8 @@ def test_layers_on_a_newer_cpu_are_close_to_the_plain_ones(newer_cpu, monkeypatc
     packed = PackedBiLM(plain, precision)
     ids = batch_to_ids(SENTENCES)
     found, expected = packed.run(ids), plain.run(ids)
-    allowed = {"FLOAT32": 1e-5, "FLOAT16": 5e-3}.get(format.name, 0.2)
+    rounded = 5e-2 if "BFLOAT16" in format.name else 0.2
+    allowed = {"FLOAT32": 1e-5, "FLOAT16": 5e-3}.get(format.name, rounded)
     torch.testing.assert_close(found.layers, expected.layers, rtol=0, atol=allowed)
     torch.testing.assert_close(found.state.memory, expected.state.memory, rtol=0, atol=allowed)
     before = torch.get_num_threads()
@@ -509,9 +521,12 @@ def test_memory_for_passing_results_is_used_again_and_given_back() -> None:
         second = reused_rows(5, 24)
         assert first.data_ptr() == second.data_ptr()
         assert (first.shape, second.shape) == ((3, 40), (5, 24))
+        half = reused_rows(5, 24, torch.float16)
+        assert half.data_ptr() == first.data_ptr()
+        assert half.stride(0) == 24 + 32
         larger = reused_rows(3, 32 << 20)
         assert larger.shape == (3, 32 << 20)
-    assert native._room.values is None
+    assert native._room.bytes is None
 
 
 def test_threads_do_not_share_memory_for_passing_results() -> None:

@@ -153,8 +153,9 @@ class NativeLinear:
         return product(self.matrix, inputs, self._bias)[:, : self.matrix.out]
 
     def briefly(self, inputs: Tensor) -> Tensor:
-        """Multiply; what comes out is there until the thread's next call of this."""
-        out = reused_rows(len(inputs), self.matrix.width)
+        """Multiply for a layer; what comes out is there until the thread's next call of this."""
+        dtype = torch.float16 if self.matrix.keeps_half else torch.float32
+        out = reused_rows(len(inputs), self.matrix.width, dtype)
         return product(self.matrix, inputs, self._bias, out)[:, : self.matrix.out]
 
     def weight(self) -> Tensor:

@@ -51,6 +51,14 @@ Floats load(const float* from) {
 
 void store(float* to, Floats values) { std::memcpy(to, &values, sizeof values); }
 
+Floats load_half(const uint16_t* from) {
+#if defined(__AVX512F__)
+  return (Floats)_mm512_cvtph_ps(_mm256_loadu_si256((const __m256i*)from));
+#else
+  return (Floats)_mm256_cvtph_ps(_mm_loadu_si128((const __m128i*)from));
+#endif
+}
+
 template <class Number>  // of 32 bits
 Floats load_numbers(const Number* from) {
   typedef Number Numbers __attribute__((vector_size(LANES * 4)));
@@ -141,13 +149,7 @@ struct Float32 {
 struct Float16 : Float32 {  // stored in half the memory, multiplied as float32
   using Weight = uint16_t;
   static constexpr bool EXPANDS = true;
-  static Loaded load_weights(const Weight* from) {
-#if defined(__AVX512F__)
-    return (Floats)_mm512_cvtph_ps(_mm256_loadu_si256((const __m256i*)from));
-#else
-    return (Floats)_mm256_cvtph_ps(_mm_loadu_si128((const __m128i*)from));
-#endif
-  }
+  static Loaded load_weights(const Weight* from) { return load_half(from); }
 };
 
 struct Bfloat16 : Float32 {  // the same for bfloat16, which is the upper half of a float32
@@ -390,12 +392,27 @@ struct Matrix {
   int64_t inputs, groups, panels;
 };
 
-// What sums start from: row r of a table, or one row for all (stride 0), or zero (null).
+// What sums start from: row r of a table, or one row for all (stride 0), or zero (null). Between an
+// input product and the layer that wants it, the formats of the matrix unit keep it as float16: the
+// unit is so fast that reading and writing such tables would take longer than all products.
 struct Start {
-  const float* table;
+  const void* table;
   const int64_t* index;  // which row of the table, or null: the r-th
   int64_t stride;
-  const float* row(int64_t r) const { return table + (index ? index[r] : r) * stride; }
+  int64_t half;  // whether it is float16
+
+  int64_t place(int64_t r, int64_t column) const { return (index ? index[r] : r) * stride + column; }
+  const float* floats(int64_t r, int64_t column) const {
+    return (const float*)table + place(r, column);
+  }
+  const uint16_t* halves(int64_t r, int64_t column) const {
+    return (const uint16_t*)table + place(r, column);
+  }
+  void skip(int64_t rows) {
+    if (index) index += rows;
+    else table = (const char*)table + rows * stride * value_bytes();
+  }
+  int64_t value_bytes() const { return half ? 2 : 4; }
 };
 
 constexpr int64_t UNIT_SIDE = 16;  // rows, groups and outputs of the matrix unit's tiles
@@ -480,25 +497,36 @@ struct Task {
   const Matrix& matrix;
   int64_t rows;
   Start start;
-  float* out;
+  void* out;
   int64_t out_stride;
   int64_t first_panel, end_panel;
   int64_t out_column;  // where the columns of the first panel go
+  bool half = false;   // whether results are rounded to float16; only with the matrix unit
 
-  float* place(int64_t row, int64_t panel) const {
-    return out + row * out_stride + out_column + (panel - first_panel) * COLUMNS;
+  int64_t place(int64_t row, int64_t panel) const {
+    return row * out_stride + out_column + (panel - first_panel) * COLUMNS;
   }
+  float* floats(int64_t row, int64_t panel) const { return (float*)out + place(row, panel); }
+  uint16_t* halves(int64_t row, int64_t panel) const { return (uint16_t*)out + place(row, panel); }
 
   // Asks for what some rows start from, and for where their results go: rows are far apart, and
   // nothing else would tell the CPU in time.
   void expect(int64_t first_row, int64_t end_row, int64_t panel, int64_t end) const {
-    constexpr int64_t STEP = LINE / sizeof(float);
-    const int64_t last = std::min(end, end_panel);
-    for (int64_t row = first_row; row < std::min(end_row, rows); ++row)
-      for (int64_t column = 0; column < (last - panel) * COLUMNS; column += STEP) {
-        if (start.stride) __builtin_prefetch(start.row(row) + panel * COLUMNS + column, 0, 2);
-        __builtin_prefetch(place(row, panel) + column, 1, 2);
-      }
+    const int64_t columns = (std::min(end, end_panel) - panel) * COLUMNS;
+    const int64_t out_bytes = half ? 2 : 4;
+    for (int64_t row = first_row; row < std::min(end_row, rows); ++row) {
+      if (start.stride)
+        expect_bytes<0>((const char*)start.table +
+                            start.place(row, panel * COLUMNS) * start.value_bytes(),
+                        columns * start.value_bytes());
+      expect_bytes<1>((const char*)out + place(row, panel) * out_bytes, columns * out_bytes);
+    }
+  }
+
+ private:
+  template <int WRITTEN>
+  static void expect_bytes(const char* from, int64_t bytes) {
+    for (int64_t k = 0; k < bytes; k += LINE) __builtin_prefetch(from + k, WRITTEN, 2);
   }
 };
 
@@ -519,7 +547,7 @@ void multiply_tile(const Task& task, const Block<F>& block, int64_t panel,
   typename F::Sum sums[R][N];
   const auto* const weights = block.weights + (panel - block.first_panel) * block.panel_stride;
   const int64_t column = panel * COLUMNS;
-  float* const to = task.place(row, panel);
+  float* const to = task.floats(row, panel);
   if constexpr (F::WHOLE) {
 #pragma GCC unroll 12
     for (int r = 0; r < R; ++r)
@@ -534,7 +562,7 @@ void multiply_tile(const Task& task, const Block<F>& block, int64_t panel,
         Floats sum = __builtin_convertvector(sums[r][v], Floats);
         if (task.matrix.offsets) sum -= load(task.matrix.offsets + place);
         sum *= scales[row + r] * load(task.matrix.scales + place);
-        if (task.start.table) sum += load(task.start.row(row + r) + place);
+        if (task.start.table) sum += load(task.start.floats(row + r, place));
         store(to + r * task.out_stride + v * LANES, sum);
       }
   } else {
@@ -544,7 +572,8 @@ void multiply_tile(const Task& task, const Block<F>& block, int64_t panel,
 #pragma GCC unroll 8
       for (int v = 0; v < N; ++v) {
         if (!begins) sums[r][v] = load(to + r * task.out_stride + v * LANES);
-        else if (task.start.table) sums[r][v] = load(task.start.row(row + r) + column + v * LANES);
+        else if (task.start.table)
+          sums[r][v] = load(task.start.floats(row + r, column + v * LANES));
         else sums[r][v] = Floats{};
       }
     accumulate<F, R, PANELS>(sums, x, weights, block.panel_stride, block.groups);
@@ -648,6 +677,10 @@ void multiply_by_vectors(const Task& task, const Rows<F>& x) {
 // now.
 inline void finish_stores() { asm volatile("" ::: "memory"); }
 
+void store_half(uint16_t* to, Floats values) {
+  _mm256_storeu_si256((__m256i*)to, _mm512_cvtps_ph((__m512)values, _MM_FROUND_TO_NEAREST_INT));
+}
+
 // Tells a thread's matrix unit that all of its tiles are 16 rows of 64 bytes.
 class MatrixUnit {
  public:
@@ -717,16 +750,15 @@ void multiply_by_unit(const Task& task, const Rows<F>& x) {
       _tile_stored(2, &sums[SIDE][0], SUM_STRIDE);
       _tile_stored(3, &sums[SIDE][SIDE], SUM_STRIDE);
       finish_stores();
-      for (int64_t r = 0; r < some; ++r) {
-        float* const to = task.place(row + r, panel);
-        const float* const start = task.start.table ? task.start.row(row + r) + column : nullptr;
+      for (int64_t r = 0; r < some; ++r)
         for (int v = 0; v < COLUMNS; v += LANES) {
           Floats sum = load_numbers(&sums[r][v]);
           if (matrix.scales) sum *= x.scales[row + r] * load(matrix.scales + column + v);
-          if (start) sum += load(start + v);
-          store(to + v, sum);
+          if (task.start.half) sum += load_half(task.start.halves(row + r, column + v));
+          else if (task.start.table) sum += load(task.start.floats(row + r, column + v));
+          if (task.half) store_half(task.halves(row + r, panel) + v, sum);
+          else store(task.floats(row + r, panel) + v, sum);
         }
-      }
     }
   }
 }
@@ -811,8 +843,8 @@ class Team {
 constexpr int64_t SLICE_ROWS = 512;  // whose inputs stay in the third-level cache
 
 template <class F>
-void product(const Matrix& matrix, const float* x, int64_t rows, const float* bias, float* out,
-             int64_t out_stride, int64_t threads) {
+void product(const Matrix& matrix, const float* x, int64_t rows, const float* bias, void* out,
+             int64_t out_stride, bool half, int64_t threads) {
   std::vector<Room>& own = rooms(threads);
   Team::run(threads, [&](Team& team, int64_t me) {
     const Ready<F> ready;
@@ -821,8 +853,9 @@ void product(const Matrix& matrix, const float* x, int64_t rows, const float* bi
     for (int64_t row = 0; row < rows; row += SLICE_ROWS) {
       const int64_t some = std::min(SLICE_ROWS, rows - row);
       slice.set(x + row * matrix.inputs, matrix.inputs, matrix.inputs, some);
-      const Task task{matrix, some, {bias, nullptr, 0}, out + row * out_stride, out_stride,
-                      first, end, first * COLUMNS};
+      char* const to = (char*)out + row * out_stride * (half ? 2 : 4);
+      const Task task{matrix, some, {bias, nullptr, 0, 0}, to, out_stride,
+                      first, end, first * COLUMNS, half};
       multiply<F>(task, slice);
     }
   });
@@ -911,8 +944,7 @@ class LayerThread {
   // in the cache.
   void update(int64_t rows, int64_t place, int64_t t) {
     Start start = steps_.inputs;
-    if (start.index) start.index += place;
-    else start.table += place * start.stride;
+    start.skip(place);
     const bool backwards = t % 2 && rows <= MAX_ROWS;
     for (int64_t n = first_unit_; n < end_unit_; ++n) {
       const int64_t unit = backwards ? end_unit_ - 1 - (n - first_unit_) : n;
@@ -926,7 +958,7 @@ class LayerThread {
   void project(int64_t rows, float* out) {
     const int64_t stride = layer_.projection.panels * COLUMNS;
     const int64_t first = first_panel_ * COLUMNS;
-    const Task task{layer_.projection, rows, {nullptr, nullptr, 0}, projected_, stride,
+    const Task task{layer_.projection, rows, {nullptr, nullptr, 0, 0}, projected_, stride,
                     first_panel_, end_panel_, first};
     multiply<F>(task, cells_);
     const float bound = layer_.projection_clip;
@@ -1119,11 +1151,18 @@ int elmo_depth(int format) {
   return depth;
 }
 
+// Whether input products of layers are kept as float16.
+int elmo_keeps_half(int format) {
+  int half = 0;
+  with_format(format, [&](auto kind) { half = decltype(kind)::MATRIX_UNIT; });
+  return half;
+}
+
 // out (rows, panels * columns) = x (rows, inputs) W^T + bias
 void elmo_product(int format, const Matrix* matrix, const float* x, int64_t rows, const float* bias,
-                  float* out, int64_t out_stride, int64_t threads) {
+                  void* out, int64_t out_stride, int64_t half, int64_t threads) {
   with_format(format, [&](auto kind) {
-    product<decltype(kind)>(*matrix, x, rows, bias, out, out_stride, threads);
+    product<decltype(kind)>(*matrix, x, rows, bias, out, out_stride, half, threads);
   });
 }
 

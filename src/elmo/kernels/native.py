@@ -24,8 +24,8 @@ from elmo.settings import Precision
 
 _HUGE = 4 << 20
 """Bytes from which memory is in pages of its own, large ones where the system has them."""
-_ROOM = 32 << 20
-"""Values for which `reused_rows` asks at once: what is not used is never there."""
+_ROOM = 128 << 20
+"""Bytes for which `reused_rows` asks at once: what is not used is never there."""
 
 
 class Format(IntEnum):
@@ -60,8 +60,8 @@ _STORED = {
 }
 FLOAT_INPUTS = (Format.FLOAT32, Format.FLOAT16, Format.BFLOAT16)
 """Formats that multiply inputs as they are."""
-_GAP = 16
-"""Values between rows: one line of the cache."""
+_GAP = 64
+"""Bytes between rows: one line of the cache."""
 _UNSIGNED_SHIFT = 128.0
 """What `Int8Bytes` adds to every input."""
 
@@ -97,7 +97,7 @@ _threads = _Threads()
 class _Room(threading.local):
     """Memory of each thread for results that are read before the next ones are computed."""
 
-    values: Tensor | None = None
+    bytes: Tensor | None = None
 
 
 _room = _Room()
@@ -116,7 +116,7 @@ def own_threads() -> Iterator[None]:
         yield
     finally:
         _threads.give_back()
-        _room.values = None
+        _room.bytes = None
 
 
 def native_format(precision: Precision) -> Format | None:
@@ -153,6 +153,7 @@ class _StartStruct(ctypes.Structure):
         ("table", ctypes.c_void_p),
         ("index", ctypes.c_void_p),
         ("stride", ctypes.c_int64),
+        ("half", ctypes.c_int64),
     ]
 
 
@@ -214,6 +215,8 @@ class Matrix:
         depth = int(_library().elmo_depth(int(format)))
         self._groups = math.ceil(self.inputs / (group * depth)) * depth
         self._panels = math.ceil(self.out / columns)
+        self.keeps_half = bool(_library().elmo_keeps_half(int(format)))
+        """Whether products that a layer starts from are kept as float16."""
         self.width = self._panels * columns
         """Values of a row of results, `out` and what fills its last panel."""
         self._shape = (self._panels, columns, self._groups, group)
@@ -268,7 +271,7 @@ def product(
         matrix: W.
         inputs: Float32 of shape `(rows, in)`.
         bias: Float32 of shape `(matrix.width,)`.
-        out: Where the result goes; else into new memory.
+        out: Where the result goes, float16 if `matrix.keeps_half`; else into new memory.
 
     Returns:
         Float32 of shape `(rows, matrix.width)`; columns from `matrix.out` on mean nothing.
@@ -284,6 +287,7 @@ def product(
             ctypes.c_void_p(_address(bias)),
             ctypes.c_void_p(_address(out)),
             ctypes.c_int64(out.stride(0)),
+            ctypes.c_int64(out.dtype == torch.float16),
             ctypes.c_int64(_threads.number),
         )
     return out
@@ -295,20 +299,21 @@ def empty_rows(rows: int, width: int) -> Tensor:
     At distances of a power of two, rows would share a few lines of the cache and drive each other
     out of it.
     """
-    return torch.empty(rows, width + _GAP)[:, :width]
+    return torch.empty(rows, width + _GAP // 4)[:, :width]
 
 
-def reused_rows(rows: int, width: int) -> Tensor:
+def reused_rows(rows: int, width: int, dtype: torch.dtype = torch.float32) -> Tensor:
     """Give the same as `empty_rows`, in memory that the thread's next call gives again.
 
     Fresh memory costs more than many a product: the system has to find and clear each of its pages.
     It goes back at the end of `own_threads`.
     """
-    wanted = rows * (width + _GAP)
-    if _room.values is None or len(_room.values) < wanted:
-        _room.values = None  # two at a time are not needed
-        _room.values = _roomy(max(wanted, _ROOM), torch.float32)
-    return _room.values[:wanted].view(rows, width + _GAP)[:, :width]
+    pitch = width + _GAP // dtype.itemsize
+    n_bytes = rows * pitch * dtype.itemsize
+    if _room.bytes is None or len(_room.bytes) < n_bytes:
+        _room.bytes = None  # two at a time are not needed
+        _room.bytes = _roomy(max(n_bytes, _ROOM), torch.uint8)
+    return _room.bytes[:n_bytes].view(dtype).view(rows, pitch)[:, :width]
 
 
 class FilterKernel:
@@ -402,8 +407,9 @@ class LSTMKernel:
         """Read a packed batch.
 
         Args:
-            products: Input products in the order of `gate_places`, float32 `(m, 4 * cells)`; rows
-                of this and of `memory` may be any distance apart.
+            products: Input products in the order of `gate_places`, `(m, 4 * cells)`, float32 or, if
+                the weight `keeps_half`, float16; rows of this and of `memory` may be any distance
+                apart.
             index: Which row of them belongs to each place, int64 `(n,)`; None: its own.
             batch_sizes: Rows of each time step, never rising; their sum is n.
             hidden: Float32 `(rows, hidden)`: before, and afterwards after each row's last word.
@@ -414,7 +420,12 @@ class LSTMKernel:
         steps = _StepsStruct(
             _address(sizes),
             len(sizes),
-            _StartStruct(_address(products), _address(index), products.stride(0)),
+            _StartStruct(
+                _address(products),
+                _address(index),
+                products.stride(0),
+                products.dtype == torch.float16,
+            ),
             _address(hidden),
             _address(memory),
             memory.stride(0),
