@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from elmo.characters import padding_character
 from elmo.config import ElmoConfig
+from elmo.kernels.inference_graphs import GraphCache
 from elmo.kernels.word_filters import highest_responses
 from elmo.layers import CharacterEncoder
 
@@ -20,6 +21,10 @@ _MOST_TABLE_BYTES = 512 << 20
 """A table of a larger alphabet is not made: the plain convolution serves."""
 _MOST_WORDS = 16384
 """Words encoded at a time: their highways take some hundred megabytes."""
+_GRAPH_WORDS = 128
+"""Up to so many words are encoded by a recorded graph, which belongs to a number of words."""
+_LEAST_GRAPH_WORDS = 8
+"""Fewer words are filled up, more of them to a power of two."""
 
 
 class FusedCharacterEncoder:
@@ -46,9 +51,16 @@ class FusedCharacterEncoder:
         self._table: Tensor | None = None
         if 4 * self._widest * config.n_characters * config.n_filters <= _MOST_TABLE_BYTES:
             self._table = _response_table(encoder, self._widest)
+        has_graphs = device.type == "cuda" and self._table is not None
+        self._graphs = GraphCache() if has_graphs else None
 
     def __call__(self, ids: Tensor) -> Tensor:
         """Give the vectors `(n, projection_dim)` of words spelt as `(n, max_characters)`."""
+        if self._graphs is not None and 0 < len(ids) <= _GRAPH_WORDS:
+            rows = max(_LEAST_GRAPH_WORDS, 1 << (len(ids) - 1).bit_length())
+            filled = F.pad(ids, (0, 0, 0, rows - len(ids)), value=self._padding)
+            (vectors,) = self._graphs.run(rows, self._encode_for_graph, (filled,))
+            return vectors[: len(ids)]
         parts = [self._encode(part) for part in torch.split(ids, _MOST_WORDS)]
         return parts[0] if len(parts) == 1 else torch.cat(parts)
 
@@ -60,6 +72,9 @@ class FusedCharacterEncoder:
             ids, self._windows(ids), self._table, self._widths, self._widest, self._compiled
         )
         return self._encoder.finish(highest.add_(self._bias))
+
+    def _encode_for_graph(self, ids: Tensor) -> tuple[Tensor]:
+        return (self._encode(ids),)
 
     def _windows(self, ids: Tensor) -> Tensor:
         """Say how many windows tell all there is to know about each word, int32 `(n,)`.
