@@ -114,8 +114,9 @@ class ReportSettings:
     seeds: int = 3
     """Runs of everything, with other seeds."""
     workers: int = 1
-    """Processes that do runs side by side, on one device: heads are small. Several commands with
-    the same --out share the work, too."""
+    """Processes that do runs side by side, on one device: heads are small. On an NVIDIA GPU they
+    take turns unless its MPS is running (nvidia-cuda-mps-control -d). Several commands with the
+    same --out share the work, too."""
     minutes: float | None = None
     """Stop after so many minutes; the same command goes on later, in the middle of a run, too."""
     only_write: bool = False
