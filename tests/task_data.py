@@ -56,6 +56,5 @@ def settings(folder, data, out, **more):
         vectors=str(folder / "vectors.txt"),
         cache=folder / "cache",
         quiet=True,
-        device="cpu",
-        **{**small, **more},
+        **{**small, "device": "cpu", **more},
     )
