@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -87,7 +88,7 @@ def tell_of_unknown(tags: Iterable[tuple[str, str]], known: Sequence[str]) -> No
 def tag_numbers(rows: Sequence[Sequence[str]], known: Sequence[str], length: int) -> Tensor:
     """Give rows of tags as numbers, `(rows, length)`; 0 where there is none or it is unknown."""
     numbers = {tag: number for number, tag in enumerate(known)}
-    table = torch.zeros(len(rows), length, dtype=torch.long)
+    table = np.zeros((len(rows), length), dtype=np.int64)  # rows are filled faster than a tensor's
     for row, tags in enumerate(rows):
-        table[row, : len(tags)] = torch.tensor([numbers.get(tag, 0) for tag in tags])
-    return table
+        table[row, : len(tags)] = [numbers.get(tag, 0) for tag in tags]
+    return torch.from_numpy(table)

@@ -15,6 +15,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -214,14 +215,14 @@ class Srl(Task[SrlExample, SrlBatch, SrlPrediction]):
         """Make a batch."""
         layout = Layout.of([len(example.words) for example in examples])
         length = layout.mask.shape[1]
-        predicates = torch.zeros(len(examples), length)
+        predicates = np.zeros((len(examples), length), dtype=np.float32)
         for row, example in enumerate(examples):
             predicates[row, list(example.predicates)] = 1.0
         return SrlBatch(
             layout,
             _flags([example.predicate for example in examples], length),
             tag_numbers([example.tags or [] for example in examples], self.tags, length),
-            predicates,
+            torch.from_numpy(predicates),
             tuple(example.predicate for example in examples),
         )
 
@@ -276,11 +277,11 @@ def _together(frames: Sequence[Frame]) -> list[SrlExample]:
 
 
 def _flags(predicates: Sequence[int | None], length: int) -> Tensor:
-    flags = torch.zeros(len(predicates), length, dtype=torch.long)
+    flags = np.zeros((len(predicates), length), dtype=np.int64)
     for row, predicate in enumerate(predicates):
         if predicate is not None:
             flags[row, predicate] = 1
-    return flags
+    return torch.from_numpy(flags)
 
 
 def _predicate_score(examples: Sequence[SrlExample], predictions: Sequence[SrlPrediction]) -> Score:
