@@ -364,7 +364,8 @@ def _optimizer(
         [
             {"params": parameters, "lr": rate, "highest": rate, "weight_decay": decay}
             for (rate, decay), parameters in groups.items()
-        ]
+        ],
+        fused=True,  # one pass over all numbers, on a GPU one kernel
     )
 
 
