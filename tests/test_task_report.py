@@ -145,7 +145,9 @@ def test_a_page_is_made_of_the_runs_that_are_there(tmp_path):
     for number, cell in enumerate(made_cells()):
         (folder / f"{number}.json").write_text(json.dumps(cell))
     notes = write_report(tmp_path, tmp_path / "docs" / "results.md")
-    assert len(notes) == 3
+    assert len(notes) == 4
+    figures = (tmp_path / "docs" / "results" / "results.json").read_text()
+    assert figures == (tmp_path / "results.json").read_text()
     page = (tmp_path / "docs" / "results.md").read_text(encoding="utf-8")
     assert page == (tmp_path / "results.md").read_text(encoding="utf-8")
     for name in ("gain.png", "layer-weights.png", "shares.png"):

@@ -81,14 +81,18 @@ def write_report(out: Path, copy: Path | None = None) -> list[str]:
 
     Args:
         out: Folder of the report.
-        copy: Where the page is wanted, too; its pictures go to a folder `results` beside it.
+        copy: Where the page is wanted, too; pictures and figures go to a folder `results` beside
+            it.
 
     Returns:
         Lines for people: what was written, and what could not be.
     """
     found = read_cells(out)
-    write_text(out / JSON_FILE, json.dumps(found, indent=1) + "\n")
-    notes = [f"{out / JSON_FILE}: {len(found)} runs"]
+    notes = []
+    for file in [out / JSON_FILE] + ([copy.parent / PICTURES_FOLDER / JSON_FILE] if copy else []):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        write_text(file, json.dumps(found, indent=1) + "\n")
+        notes.append(f"{file}: {len(found)} runs")
     for page in [out / PAGE_FILE] + ([copy] if copy else []):
         page.parent.mkdir(parents=True, exist_ok=True)
         try:
