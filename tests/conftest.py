@@ -19,6 +19,7 @@ from hypothesis import HealthCheck, settings
 
 from elmo import ELMo, ElmoConfig
 from strategies import seeded_bilm, word_config
+from task_data import write_task_data
 
 # Nothing here has a deadline: the machine may be busy with other things. The same examples every
 # time, so that a test that passed passes again; HYPOTHESIS_PROFILE=explore looks for new ones.
@@ -80,6 +81,14 @@ def tiny_bilm(tiny_config):
 def tiny_elmo(tiny_bilm):
     """The same model behind the front door. Tests that carry state build their own."""
     return ELMo(tiny_bilm)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory, tiny_bilm):
+    """A folder with the made-up data of `task_data` and a biLM; each module has its own."""
+    path = tmp_path_factory.mktemp("tasks")
+    write_task_data(path, tiny_bilm)
+    return path
 
 
 @pytest.fixture(scope="session")

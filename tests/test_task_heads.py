@@ -16,15 +16,7 @@ from elmo.tasks.base import Layout
 from elmo.tasks.batches import chosen_share, shuffled_batches, sorted_batches
 from elmo.tasks.encoders import AttentionPooling, BiLstm, HighwayLstm, SequenceDropout
 from elmo.tasks.training import train_task
-from task_data import COLOURS, settings, write_task_data
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory, tiny_bilm):
-    path = tmp_path_factory.mktemp("tasks")
-    write_task_data(path, tiny_bilm)
-    return path
-
+from task_data import COLOURS, settings
 
 # --- trained heads --------------------------------------------------------------------------------
 

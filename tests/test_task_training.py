@@ -12,15 +12,7 @@ import elmo.tasks
 from elmo.cli import main
 from elmo.errors import ConfigError, ElmoWarning, InputError, OutputExistsError
 from elmo.tasks.training import train_task
-from task_data import settings, write_task_data
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory, tiny_bilm):
-    path = tmp_path_factory.mktemp("tasks")
-    write_task_data(path, tiny_bilm)
-    return path
-
+from task_data import settings
 
 # --- learning -------------------------------------------------------------------------------------
 

@@ -84,8 +84,10 @@ class PackedCharacterEncoder:
         else:
             self._table = _PassingTable(encoder, self._widest)
         self._max_windows = max(1, min(_SLICE_BYTES, self._table.max_bytes) // row_bytes)
-        self._impossible = _impossible_windows(config)
-        widths = [width for width, number in config.filters for _ in range(number)]
+        widths = _filter_widths(config)
+        windows = torch.arange(config.max_characters)[:, None]
+        # Where a filter would reach beyond a word's row, `(max_characters, n_filters)`.
+        self._impossible = windows + widths > config.max_characters
         self._kernel: FilterKernel | None = None
         if bricks.format is not None:
             self._kernel = FilterKernel(widths, self._table.offsets, config.max_characters)
@@ -258,10 +260,10 @@ def _filter_weights(encoder: CharacterEncoder, widest: int) -> Tensor:
     return torch.cat(weights, dim=1)
 
 
-def _impossible_windows(config: ElmoConfig) -> Tensor:
-    """True where a filter would reach beyond a word's row, `(max_characters, n_filters)`."""
-    widths = torch.cat([torch.full((number,), width) for width, number in config.filters])
-    return torch.arange(config.max_characters)[:, None] + widths > config.max_characters
+def _filter_widths(config: ElmoConfig) -> Tensor:
+    """Give the width of each filter, int32 `(n_filters,)`."""
+    widths = [width for width, number in config.filters for _ in range(number)]
+    return torch.tensor(widths, dtype=torch.int32)
 
 
 def pack_words(

@@ -6,17 +6,10 @@ import pytest
 
 import elmo.tasks
 from elmo.tasks.training import train_task
-from task_data import settings, write_task_data
+from task_data import settings
 from test_task_end_to_end import CASES
 
 pytestmark = pytest.mark.gpu
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory, tiny_bilm):
-    path = tmp_path_factory.mktemp("tasks")
-    write_task_data(path, tiny_bilm)
-    return path
 
 
 @pytest.mark.parametrize(

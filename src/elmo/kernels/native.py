@@ -274,7 +274,8 @@ def product(
         out: Where the result goes, float16 if `matrix.keeps_half`; else into new memory.
 
     Returns:
-        Float32 of shape `(rows, matrix.width)`; columns from `matrix.out` on mean nothing.
+        `out`, else float32 of shape `(rows, matrix.width)`; columns from `matrix.out` on mean
+        nothing.
     """
     inputs = inputs.contiguous()
     out = empty_rows(len(inputs), matrix.width) if out is None else out
@@ -320,13 +321,13 @@ class FilterKernel:
     """The highest response of filters to the windows of words, from a table of their responses.
 
     Args:
-        widths: Of the filters.
+        widths: Of the filters, int32.
         offsets: What is added to the row of a character at each offset of a window, int64.
         max_characters: Of a word; no window may reach beyond.
     """
 
-    def __init__(self, widths: Sequence[int], offsets: Tensor, max_characters: int) -> None:
-        self._widths = torch.tensor(widths, dtype=torch.int32)
+    def __init__(self, widths: Tensor, offsets: Tensor, max_characters: int) -> None:
+        self._widths = widths.contiguous()
         self._offsets = offsets.contiguous()
         self._max_characters = max_characters
 

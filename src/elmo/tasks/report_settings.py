@@ -127,7 +127,7 @@ class ReportSettings:
     quick: bool = False
     """Only see whether everything runs: a few examples, tiny models; in a folder quick of --out."""
     write: Path | None = None
-    """Write results.md and its pictures here, too, such as docs/results.md."""
+    """Write results.md here, too, such as docs/results.md; pictures and results.json beside it."""
 
     model: str | None = None
     """The biLM; else the default model."""
