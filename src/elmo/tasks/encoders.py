@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
+from elmo.tasks.attention import masked_softmax
 from elmo.tasks.base import Layout
 
 
@@ -24,7 +25,7 @@ class SequenceDropout(nn.Module):
         """Drop values of `(sentences, time, dim)`."""
         if not self.training or not self.share:
             return vectors
-        kept = torch.full_like(vectors[:, :1], 1 - self.share).bernoulli_()
+        kept = torch.empty_like(vectors[:, :1]).bernoulli_(1 - self.share)
         return vectors * kept.div_(1 - self.share)
 
 
@@ -61,15 +62,32 @@ class Lstm(nn.Module):
         Returns:
             `(sentences, time, hidden)`, twice as wide for both directions; zero where no word is.
         """
+        with torch.autocast(vectors.device.type, enabled=False):  # a state adds up many steps
+            read = self._packed if vectors.device.type == "cuda" else self._padded
+            return read(vectors.float(), layout) * layout.mask.unsqueeze(-1)
+
+    def _packed(self, vectors: Tensor, layout: Layout) -> Tensor:
+        """Read words only; on a GPU both directions run side by side."""
         # An empty sentence is read as one blank.
         lengths = torch.tensor([max(1, size) for size in layout.sizes])
-        with torch.autocast(vectors.device.type, enabled=False):  # a state adds up many steps
-            packed = pack_padded_sequence(
-                vectors.float(), lengths, batch_first=True, enforce_sorted=False
-            )
-            read, _ = self.lstm(packed)
+        packed = pack_padded_sequence(vectors, lengths, batch_first=True, enforce_sorted=False)
+        read, _ = self.lstm(packed)
         padded, _ = pad_packed_sequence(read, batch_first=True, total_length=vectors.shape[1])
-        return padded * layout.mask.unsqueeze(-1)
+        return padded
+
+    def _padded(self, vectors: Tensor, layout: Layout) -> Tensor:
+        """Read padding, too, after the words of each sentence, which it cannot reach.
+
+        On a CPU the way back through packed sentences takes time that grows with the square of
+        their length: every step has a gradient for all of them.
+        """
+        forward, *backward = _directions(self.lstm)
+        read = _one_direction(vectors, forward)
+        if not backward:
+            return read
+        turned = _reversal(layout.mask)
+        mirrored = _one_direction(_rearranged(vectors, turned), backward[0])
+        return torch.cat([read, _rearranged(mirrored, turned)], dim=-1)
 
 
 class BiLstm(nn.Module):
@@ -148,12 +166,35 @@ class AttentionPooling(nn.Module):
 
     def forward(self, vectors: Tensor, mask: Tensor) -> Tensor:
         """Pool `(sentences, time, dim)`: `(sentences, 2 * dim)`; zeros for an empty sentence."""
-        lowest = torch.finfo(vectors.dtype).min
-        scores = self.score(vectors).squeeze(-1).masked_fill(~mask, lowest)
-        weights = torch.softmax(scores, dim=1) * mask
+        weights = masked_softmax(self.score(vectors).squeeze(-1), mask)
         mean = torch.einsum("st,std->sd", weights, vectors)
+        lowest = torch.finfo(vectors.dtype).min
         highest = vectors.masked_fill(~mask.unsqueeze(-1), lowest).amax(dim=1)
         return torch.cat([mean, highest * mask.any(dim=1, keepdim=True)], dim=1)
+
+
+def _directions(lstm: nn.LSTM) -> list[list[Tensor]]:
+    """Give the weights of each direction of a layer, as `torch.lstm` wants them."""
+    names = ("weight_ih_l0", "weight_hh_l0", "bias_ih_l0", "bias_hh_l0")
+    endings = ("", "_reverse") if lstm.bidirectional else ("",)
+    return [[getattr(lstm, name + ending) for name in names] for ending in endings]
+
+
+def _one_direction(vectors: Tensor, weights: list[Tensor]) -> Tensor:
+    """Read `(sentences, time, dim)` from left to right: `(sentences, time, hidden)`."""
+    start = vectors.new_zeros(1, len(vectors), weights[1].shape[1])
+    read: Tensor = torch.lstm(
+        vectors,
+        (start, start),
+        weights,
+        has_biases=True,
+        num_layers=1,
+        dropout=0.0,
+        train=True,
+        bidirectional=False,
+        batch_first=True,
+    )[0]
+    return read
 
 
 def _reversal(mask: Tensor) -> Tensor:
