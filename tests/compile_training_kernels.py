@@ -13,7 +13,7 @@ import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
-from elmo.kernels import character_windows, highway, lstm_cell, sampled_softmax
+from elmo.kernels import character_windows, highway, lstm_cell, sampled_softmax, small_lstm
 
 B, F, N, L, U = "*bf16", "*fp32", "*i32", "*i64", "*u8"
 HOPPER = GPUTarget("cuda", 90, 32)
@@ -24,6 +24,7 @@ CLIPS = {"CLIPS": True, "KEEPS": True}
 WINDOWS = {
     "CHAR_DIM": 16, "DEPTH": 112, "DEPTH_TILE": 128, "WORDS": 4, "WINDOWS": 16, "FILTERS": 128,
 }  # fmt: skip
+SMALL = {"ROWS": 16, "CELLS": small_lstm.MOST_CELLS}
 KERNELS = [
     (lstm_cell._cell_forward, [B, F, F, F, F, B, *["i32"] * 6, "fp32"], CLIPS | {"BLOCK": 1024}, 4),
     (lstm_cell._cell_backward, [B, F, F, F, B, F, *["i32"] * 7, "fp32"],
@@ -45,6 +46,9 @@ KERNELS = [
      {"ROWS": 128, "CANDIDATES": 128, "DEPTH": 64}, 8),
     (sampled_softmax._find_own, [B, L, F, F, F, B, F, F, "i32", "i32"],
      {"ROWS": 16, "DEPTH": 128}, 4),
+    (small_lstm._forward, [F] * 5 + ["i32"] * 3, SMALL, 8),
+    (small_lstm._backward, [F] * 5 + ["i32"] * 3, SMALL, 8, 1),
+    (small_lstm._backward, [F] * 5 + ["i32"] * 3, SMALL, 8, 2),
 ]  # fmt: skip
 
 

@@ -192,8 +192,12 @@ def test_pooling_ignores_padding_and_gives_zeros_for_nothing():
     assert (pooled[1] == 0).all()
 
 
-def test_sequence_dropout_drops_the_same_values_of_all_words():
-    dropped = SequenceDropout(0.5).train()(torch.ones(3, 7, 100))
+@pytest.mark.parametrize("share", [0.2, 0.5, 0.75])
+def test_sequence_dropout_drops_the_same_values_of_all_words_and_no_more_than_its_share(share):
+    torch.manual_seed(0)
+    dropped = SequenceDropout(share).train()(torch.ones(3, 7, 1000))
     assert (dropped == dropped[:, :1]).all()
-    assert set(dropped.unique().tolist()) == {0.0, 2.0}
+    assert (dropped == 0).float().mean().item() == pytest.approx(share, abs=0.05)
+    assert dropped.max().item() == pytest.approx(1 / (1 - share))
+    assert dropped.mean().item() == pytest.approx(1, abs=0.1)
     assert not torch.equal(dropped[0], dropped[1])

@@ -28,9 +28,9 @@ LEAST_CAPABILITY = (8, 0)
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
-def jit(function: Function) -> Any:
+def jit(function: Function, **options: Any) -> Any:
     """Make a kernel of a function; without Triton it stays a function that nobody calls."""
-    return function if triton is None else triton.jit(function)
+    return function if triton is None else triton.jit(function, **options)
 
 
 def triton_ready(device: torch.device) -> bool:

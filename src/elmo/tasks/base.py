@@ -21,6 +21,7 @@ import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import accumulate
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Self, TypeVar
@@ -87,6 +88,13 @@ class Layout:
             torch.from_numpy(places),
             tuple(lengths[k] for k in numbers),
         )
+
+    @cached_property
+    def turned(self) -> Tensor:
+        """Places `(sentences, time)` that turn each sentence round and leave the padding."""
+        steps = torch.arange(self.mask.shape[1], device=self.mask.device).expand(self.mask.shape)
+        mirrored = self.mask.sum(dim=1, keepdim=True) - 1 - steps
+        return torch.where(self.mask, mirrored, steps)
 
     def pad(self, rows: Tensor) -> Tensor:
         """Take rows `(n_words, dim)` to their places: `(sentences, time, dim)`, zero elsewhere."""

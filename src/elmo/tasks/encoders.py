@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
+from elmo.kernels.small_lstm import can_read, read_sides
 from elmo.tasks.attention import masked_softmax
 from elmo.tasks.base import Layout
 
@@ -63,11 +66,29 @@ class Lstm(nn.Module):
             `(sentences, time, hidden)`, twice as wide for both directions; zero where no word is.
         """
         with torch.autocast(vectors.device.type, enabled=False):  # a state adds up many steps
-            read = self._packed if vectors.device.type == "cuda" else self._padded
+            read = self._way(vectors.device)
             return read(vectors.float(), layout) * layout.mask.unsqueeze(-1)
 
+    def _way(self, device: torch.device) -> Callable[[Tensor, Layout], Tensor]:
+        if device.type != "cuda":
+            return self._padded
+        return self._fused if can_read(self.lstm.hidden_size, device) else self._packed
+
+    def _fused(self, vectors: Tensor, layout: Layout) -> Tensor:
+        """Read padding, too, all words and both directions in one launch."""
+        sides = _directions(self.lstm)
+        weight_in, weight_recurrent, *biases = (
+            torch.stack(both) for both in zip(*sides, strict=True)
+        )
+        there, back = _paths(layout, len(sides))
+        given = vectors.flatten(0, 1).index_select(0, there.flatten())
+        read = read_sides(
+            given.view(*there.shape, -1), weight_in, biases[0] + biases[1], weight_recurrent
+        )
+        return read.flatten(0, 2).index_select(0, back.flatten()).view(*layout.mask.shape, -1)
+
     def _packed(self, vectors: Tensor, layout: Layout) -> Tensor:
-        """Read words only; on a GPU both directions run side by side."""
+        """Read words only, as cuDNN does it: both directions side by side."""
         # An empty sentence is read as one blank.
         lengths = torch.tensor([max(1, size) for size in layout.sizes])
         packed = pack_padded_sequence(vectors, lengths, batch_first=True, enforce_sorted=False)
@@ -85,9 +106,8 @@ class Lstm(nn.Module):
         read = _one_direction(vectors, forward)
         if not backward:
             return read
-        turned = _reversal(layout.mask)
-        mirrored = _one_direction(_rearranged(vectors, turned), backward[0])
-        return torch.cat([read, _rearranged(mirrored, turned)], dim=-1)
+        mirrored = _one_direction(_rearranged(vectors, layout.turned), backward[0])
+        return torch.cat([read, _rearranged(mirrored, layout.turned)], dim=-1)
 
 
 class BiLstm(nn.Module):
@@ -139,7 +159,7 @@ class HighwayLstm(nn.Module):
 
     def forward(self, vectors: Tensor, layout: Layout) -> Tensor:
         """Read sentences `(sentences, time, input_dim)`: `(sentences, time, hidden)`."""
-        turned = _reversal(layout.mask)
+        turned = layout.turned
         parts = zip(self.layers, self.gates, self.carries, strict=True)
         for number, (layer, gate, carry) in enumerate(parts):
             if number:  # each layer reads against the one before; at the end all is turned back
@@ -197,11 +217,22 @@ def _one_direction(vectors: Tensor, weights: list[Tensor]) -> Tensor:
     return read
 
 
-def _reversal(mask: Tensor) -> Tensor:
-    """Give the places `(sentences, time)` that turn each sentence round and leave the padding."""
-    places = torch.arange(mask.shape[1], device=mask.device).expand(mask.shape)
-    mirrored = mask.sum(dim=1, keepdim=True) - 1 - places
-    return torch.where(mask, mirrored, places)
+def _paths(layout: Layout, sides: int) -> tuple[Tensor, Tensor]:
+    """Say how words go to the order in which directions read them, and how they come back.
+
+    Returns:
+        Which row of `(sentences * time)` is read, `(sides, time, sentences)`, and which row of
+        `(sides * time * sentences)` is the output, `(sentences, time, sides)`.
+    """
+    sentences, time = layout.mask.shape
+    device = layout.mask.device
+    plain = torch.arange(time, device=device).expand(sentences, time)
+    steps = torch.stack([plain, layout.turned][:sides])  # a way there that is also the way back
+    sentence = torch.arange(sentences, device=device).unsqueeze(1)
+    side = torch.arange(sides, device=device).view(sides, 1, 1)
+    there = (steps + sentence * time).transpose(1, 2)
+    back = ((steps + side * time) * sentences + sentence).permute(1, 2, 0)
+    return there, back
 
 
 def _rearranged(vectors: Tensor, places: Tensor) -> Tensor:
