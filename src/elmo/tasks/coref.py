@@ -223,7 +223,7 @@ class Coref(Task[Document, CorefBatch, Clusters]):
     name: ClassVar[str] = "coref"
     metric: ClassVar[str] = "average_f1"
     recipe: ClassVar[Recipe] = Recipe(
-        hidden=150, dropout=0.3, batch=1, epochs=40, patience=10, rate=1e-3, elmo_dropout=0.5
+        hidden=128, dropout=0.3, batch=1, epochs=40, patience=10, rate=1e-3, elmo_dropout=0.5
     )
 
     @classmethod
