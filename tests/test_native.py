@@ -338,6 +338,7 @@ def test_pytorch_gets_its_threads_back():
             assert native._threads.number == 3
             with own_threads():  # a model inside a model
                 assert native._threads.number == 3
+            assert torch.get_num_threads() == 1
             raise KeyError
         assert torch.get_num_threads() == native._threads.number == 3
     finally:

@@ -52,9 +52,10 @@ class PackedBiLM(BiLMBase):
 
     def __init__(self, bilm: BiLM, precision: Precision = "fp32", consume: bool = False) -> None:
         bricks = Bricks(precision)
-        self._threads: Callable[[], AbstractContextManager[None]] = (
+        self.threads: Callable[[], AbstractContextManager[None]] = (
             nullcontext if bricks.format is None else own_threads
         )
+        """What should be entered around all of a batch's work, not only what is done here."""
         self.config = bilm.config
         self.vocabulary = bilm.vocabulary
         self.alphabet = bilm.alphabet
@@ -68,7 +69,7 @@ class PackedBiLM(BiLMBase):
 
     def encode_words(self, ids: Tensor) -> Tensor:
         """Give the context-free vectors of words; see `BiLMBase.encode_words`."""
-        with self._threads():
+        with self.threads():
             return self.words(ids)
 
     def contextualize(
@@ -80,7 +81,7 @@ class PackedBiLM(BiLMBase):
         depth: int | None = None,
     ) -> tuple[list[Tensor], State]:
         """Read a batch of sentences in both directions; see `BiLMBase.contextualize`."""
-        with self._threads():
+        with self.threads():
             return super().contextualize(vectors, tokens, lengths, state, depth)
 
     def layers_of(self, direction: int) -> Sequence[PackedLayer]:

@@ -8,7 +8,7 @@ they start from.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from typing import get_args
 
 import torch
@@ -72,6 +72,7 @@ class Pipeline:
         self.ids = ids
         self.config = model.config
         self.device = model.boundaries.device
+        self._threads = model.threads if isinstance(model, PackedBiLM) else nullcontext
         self.warm_state = warm_state
         self.carried = CarriedState(model.config)
         """What the policy "carry" goes on from, a row for each row of the batch."""
@@ -273,8 +274,9 @@ class Pipeline:
     ) -> tuple[Tensor, State] | None:
         """Run the model over one batch; None if a GPU's memory does not hold it."""
         try:
-            layers, final = self._run(sentences, start, depth)
-            return selection.choose(layers[: selection.depth + 1]), final
+            with self._threads():
+                layers, final = self._run(sentences, start, depth)
+                return selection.choose(layers[: selection.depth + 1]), final
         except RuntimeError as error:
             if not is_out_of_memory(error):
                 raise
