@@ -96,6 +96,24 @@ class Layout:
         mirrored = self.mask.sum(dim=1, keepdim=True) - 1 - steps
         return torch.where(self.mask, mirrored, steps)
 
+    @cached_property
+    def reading_order(self) -> tuple[Tensor, Tensor]:
+        """Say how words go to the order in which two directions read them, and how they come back.
+
+        Returns:
+            Which row of `(sentences * time)` is read, `(2, time, sentences)`, and which row of
+            `(2 * time * sentences)` is the output, `(sentences, time, 2)`; padding is read last.
+        """
+        sentences, time = self.mask.shape
+        device = self.mask.device
+        plain = torch.arange(time, device=device).expand(sentences, time)
+        steps = torch.stack([plain, self.turned])  # a way there that is also the way back
+        sentence = torch.arange(sentences, device=device).unsqueeze(1)
+        side = torch.arange(2, device=device).view(2, 1, 1)
+        there = (steps + sentence * time).transpose(1, 2)
+        back = ((steps + side * time) * sentences + sentence).permute(1, 2, 0)
+        return there.contiguous(), back.contiguous()
+
     def pad(self, rows: Tensor) -> Tensor:
         """Take rows `(n_words, dim)` to their places: `(sentences, time, dim)`, zero elsewhere."""
         if not len(rows):

@@ -80,7 +80,8 @@ class Lstm(nn.Module):
         weight_in, weight_recurrent, *biases = (
             torch.stack(both) for both in zip(*sides, strict=True)
         )
-        there, back = _paths(layout, len(sides))
+        there, back = layout.reading_order
+        there, back = there[: len(sides)], back[..., : len(sides)]
         given = vectors.flatten(0, 1).index_select(0, there.flatten())
         read = read_sides(
             given.view(*there.shape, -1), weight_in, biases[0] + biases[1], weight_recurrent
@@ -135,41 +136,50 @@ class BiLstm(nn.Module):
 
 
 class HighwayLstm(nn.Module):
-    """Deep LSTM whose layers read in turn from left and right, joined by highways (He et al. 2017).
+    """Deep biLSTM whose layers are joined by highways, after He et al. (2017).
 
-    A layer gives r * h + (1 - r) * Wx with a gate r of its input and of its own state one word
-    before. The gate is laid over the layer, not inside of its recurrence, so that a layer is one
-    call of PyTorch's LSTM.
+    A layer gives r * h + (1 - r) * Wx with a gate r of its input and of its own states one word
+    before, in the order of reading. The gate is laid over the layer, not inside of its recurrence,
+    and every layer reads in both directions instead of one layer from the left and the next from
+    the right, so that a layer is one call of an LSTM.
 
     Args:
         input_dim: Width of the input.
-        hidden: Width of every layer.
+        hidden: Width of a direction.
         layers: How many.
         dropout: Share of values that are dropped, sequence by sequence.
     """
 
     def __init__(self, input_dim: int, hidden: int, layers: int, dropout: float) -> None:
         super().__init__()
-        widths = [input_dim, *[hidden] * (layers - 1)]
-        self.layers = nn.ModuleList(Lstm(width, hidden, both=False) for width in widths)
-        self.gates = nn.ModuleList(nn.Linear(width + hidden, hidden) for width in widths)
-        self.carries = nn.ModuleList(nn.Linear(width, hidden, bias=False) for width in widths)
+        width = 2 * hidden
+        widths = [input_dim, *[width] * (layers - 1)]
+        self.layers = nn.ModuleList(Lstm(own, hidden) for own in widths)
+        self.gates = nn.ModuleList(nn.Linear(own + width, width) for own in widths)
+        self.carries = nn.ModuleList(nn.Linear(own, width, bias=False) for own in widths)
         self.dropout = SequenceDropout(dropout)
-        self.output_dim = hidden
+        self.output_dim = width
 
     def forward(self, vectors: Tensor, layout: Layout) -> Tensor:
-        """Read sentences `(sentences, time, input_dim)`: `(sentences, time, hidden)`."""
-        turned = layout.turned
-        parts = zip(self.layers, self.gates, self.carries, strict=True)
-        for number, (layer, gate, carry) in enumerate(parts):
-            if number:  # each layer reads against the one before; at the end all is turned back
-                vectors = _rearranged(vectors, turned)
+        """Read sentences `(sentences, time, input_dim)`: `(sentences, time, 2 * hidden)`."""
+        for layer, gate, carry in zip(self.layers, self.gates, self.carries, strict=True):
             read = layer(vectors, layout)
-            before = nn.functional.pad(read[:, :-1], (0, 0, 1, 0))
-            share = torch.sigmoid(gate(torch.cat([vectors, before], dim=-1)))
+            share = torch.sigmoid(gate(torch.cat([vectors, _one_word_before(read)], dim=-1)))
             vectors = self.dropout(share * read + (1 - share) * carry(vectors))
             vectors = vectors * layout.mask.unsqueeze(-1)
-        return vectors if len(self.layers) % 2 else _rearranged(vectors, turned)
+        return vectors
+
+
+def _one_word_before(read: Tensor) -> Tensor:
+    """Give the states of both directions one word before, each as it reads; same shape."""
+    from_left, from_right = read.chunk(2, dim=-1)
+    return torch.cat(
+        [
+            nn.functional.pad(from_left[:, :-1], (0, 0, 1, 0)),
+            nn.functional.pad(from_right[:, 1:], (0, 0, 0, 1)),
+        ],
+        dim=-1,
+    )
 
 
 class AttentionPooling(nn.Module):
@@ -215,24 +225,6 @@ def _one_direction(vectors: Tensor, weights: list[Tensor]) -> Tensor:
         batch_first=True,
     )[0]
     return read
-
-
-def _paths(layout: Layout, sides: int) -> tuple[Tensor, Tensor]:
-    """Say how words go to the order in which directions read them, and how they come back.
-
-    Returns:
-        Which row of `(sentences * time)` is read, `(sides, time, sentences)`, and which row of
-        `(sides * time * sentences)` is the output, `(sentences, time, sides)`.
-    """
-    sentences, time = layout.mask.shape
-    device = layout.mask.device
-    plain = torch.arange(time, device=device).expand(sentences, time)
-    steps = torch.stack([plain, layout.turned][:sides])  # a way there that is also the way back
-    sentence = torch.arange(sentences, device=device).unsqueeze(1)
-    side = torch.arange(sides, device=device).view(sides, 1, 1)
-    there = (steps + sentence * time).transpose(1, 2)
-    back = ((steps + side * time) * sentences + sentence).permute(1, 2, 0)
-    return there, back
 
 
 def _rearranged(vectors: Tensor, places: Tensor) -> Tensor:

@@ -1,7 +1,7 @@
 """Semantic roles: who did what to whom, for one predicate at a time.
 
-* words with a flag that says which is the predicate -> deep LSTM of alternating directions with
-  highways (He et al. 2017, the baseline of the paper) -> scores of IOB tags;
+* words with a flag that says which is the predicate -> deep biLSTM with highways (after He et al.
+  2017, the baseline of the paper) -> scores of IOB tags;
 * trained by plain cross-entropy, decoded by Viterbi so that tags keep to the rules of IOB2;
 * a small biLSTM on the side learns which words are predicates, so that raw text can be read; words
   in brackets (`The cat [sat] down .`) are taken as predicates instead.
@@ -34,7 +34,7 @@ from elmo.tasks.tag_schemes import spans_of
 from elmo.text import get_tokenizer
 
 _FLAG_DIM = 32
-_FINDER_SHARE = 4
+_FINDER_SHARE = 2
 """The biLSTM that finds predicates is narrower by this."""
 
 
@@ -93,7 +93,7 @@ class RoleLabeller(Head[SrlBatch, SrlPrediction]):
         self.encoder = HighwayLstm(
             dims.input + _FLAG_DIM, recipe.hidden, recipe.layers, recipe.dropout
         )
-        self.output = nn.Linear(recipe.hidden + dims.output, len(tags))
+        self.output = nn.Linear(self.encoder.output_dim + dims.output, len(tags))
         finder = max(1, recipe.hidden // _FINDER_SHARE)
         self.finder = BiLstm(dims.input, finder, 1, recipe.dropout)
         self.finder_output = nn.Linear(2 * finder + dims.output, 1)
@@ -165,7 +165,7 @@ class Srl(Task[SrlExample, SrlBatch, SrlPrediction]):
     name: ClassVar[str] = "srl"
     metric: ClassVar[str] = "f1"
     recipe: ClassVar[Recipe] = Recipe(
-        hidden=256,
+        hidden=128,
         layers=4,
         dropout=0.2,
         batch=64,
