@@ -14,9 +14,12 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <functional>
+#include <memory>
 #include <optional>
 #include <system_error>
 #include <thread>
@@ -792,50 +795,88 @@ class Ready {
 
 // --- threads --------------------------------------------------------------------------------------
 
-// Threads that work on the same thing and wait for each other. They live as long as one call: that
-// costs a few dozen microseconds and leaves nothing behind, neither at a fork nor at exit.
+// Threads that work on the same thing and wait for each other. Between two pieces of work they look
+// out for the next one, most of the time without sleeping: to wake a thread takes as long as a small
+// product. So whoever keeps a team should have work for it, and end it soon.
 class Team {
  public:
-  template <class Work>
-  static void run(int64_t wanted, const Work& work) {
-    Team team;
-    std::vector<std::thread> others;
+  using Work = std::function<void(Team&, int64_t me)>;
+
+  explicit Team(int64_t wanted) {
     try {
-      for (int64_t n = 1; n < wanted; ++n)
-        others.emplace_back([&team, &work, n] {
-          while (!team.size_.load(std::memory_order_acquire)) std::this_thread::yield();
-          work(team, n);
-        });
+      for (int64_t n = 1; n < wanted; ++n) others_.emplace_back([this, n] { serve(n); });
     } catch (const std::system_error&) {
       // The system gives no more threads: go on with those there are.
     }
-    team.size_.store(1 + int64_t(others.size()), std::memory_order_release);
-    work(team, 0);
-    for (auto& thread : others) thread.join();
+    size_ = 1 + int64_t(others_.size());
+  }
+  ~Team() {
+    work_ = nullptr;
+    begun_.fetch_add(1, std::memory_order_release);
+    for (auto& thread : others_) thread.join();
+  }
+  Team(const Team&) = delete;
+
+  // Runs with the team that the calling thread keeps, else with one that lives as long as the call.
+  static void run(int64_t wanted, const Work& work) {
+    if (kept() && kept()->size() == wanted) kept()->run(work);
+    else Team(wanted).run(work);
   }
 
-  int64_t size() const { return size_.load(std::memory_order_relaxed); }
+  // The team that the calling thread keeps, or null.
+  static std::unique_ptr<Team>& kept() {
+    static thread_local std::unique_ptr<Team> team;
+    return team;
+  }
+
+  int64_t size() const { return size_; }
 
   // The share of n things that belongs to one thread.
-  int64_t begin(int64_t n, int64_t me) const { return n * me / size(); }
+  int64_t begin(int64_t n, int64_t me) const { return n * me / size_; }
 
   void wait() {
-    if (size() == 1) return;
+    if (size_ == 1) return;
     const int64_t round = round_.load(std::memory_order_acquire);
-    if (arrived_.fetch_add(1, std::memory_order_acq_rel) == size() - 1) {
+    if (arrived_.fetch_add(1, std::memory_order_acq_rel) == size_ - 1) {
       arrived_.store(0, std::memory_order_relaxed);
       round_.store(round + 1, std::memory_order_release);
       return;
     }
-    // The others arrive within microseconds, unless the machine is busy with other things.
-    for (int64_t turn = 1; round_.load(std::memory_order_acquire) == round; ++turn) {
-      _mm_pause();
-      if (turn % 256 == 0) std::this_thread::yield();
-    }
+    wait_for_change(round_, round);
   }
 
  private:
-  std::atomic<int64_t> size_{0}, arrived_{0}, round_{0};
+  void run(const Work& work) {
+    work_ = &work;
+    begun_.fetch_add(1, std::memory_order_release);
+    work(*this, 0);
+    wait();
+  }
+
+  void serve(int64_t me) {
+    for (int64_t seen = 0;; ++seen) {
+      wait_for_change(begun_, seen);
+      if (!work_) return;
+      (*work_)(*this, me);
+      wait();
+    }
+  }
+
+  // What is waited for comes within microseconds, unless the machine is busy with other things, which
+  // then have the core; after some milliseconds it is no longer looked for all the time.
+  static void wait_for_change(const std::atomic<int64_t>& number, int64_t from) {
+    constexpr int64_t PATIENCE = 1 << 17;
+    for (int64_t turn = 1; number.load(std::memory_order_acquire) == from; ++turn) {
+      _mm_pause();
+      if (turn % 256 == 0) std::this_thread::yield();
+      if (turn > PATIENCE) std::this_thread::sleep_for(std::chrono::microseconds(50));
+    }
+  }
+
+  std::vector<std::thread> others_;
+  int64_t size_ = 1;
+  const Work* work_ = nullptr;
+  std::atomic<int64_t> begun_{0}, arrived_{0}, round_{0};
 };
 
 // --- a product for many threads -------------------------------------------------------------------
@@ -1157,6 +1198,10 @@ int elmo_keeps_half(int format) {
   with_format(format, [&](auto kind) { half = decltype(kind)::MATRIX_UNIT; });
   return half;
 }
+
+// Keeps a team for what the calling thread asks for until `elmo_dismiss_team`.
+void elmo_keep_team(int64_t threads) { Team::kept() = std::make_unique<Team>(threads); }
+void elmo_dismiss_team() { Team::kept().reset(); }
 
 // out (rows, panels * columns) = x (rows, inputs) W^T + bias
 void elmo_product(int format, const Matrix* matrix, const float* x, int64_t rows, const float* bias,

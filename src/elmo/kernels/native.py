@@ -26,6 +26,8 @@ _HUGE = 4 << 20
 """Bytes from which memory is in pages of its own, large ones where the system has them."""
 _ROOM = 128 << 20
 """Bytes for which `reused_rows` asks at once: what is not used is never there."""
+_SMALL_ROOM = 4 << 20
+"""The same for a sentence or two; so much is kept between calls."""
 
 
 class Format(IntEnum):
@@ -129,11 +131,14 @@ def own_threads() -> Iterator[None]:
 @contextmanager
 def _borrowed() -> Iterator[None]:
     _threads.borrow()
+    _library().elmo_keep_team(ctypes.c_int64(_threads.number))
     try:
         yield
     finally:
+        _library().elmo_dismiss_team()
         _threads.give_back()
-        _room.bytes = None
+        if _room.bytes is not None and len(_room.bytes) > _SMALL_ROOM:
+            _room.bytes = None
 
 
 def native_format(precision: Precision) -> Format | None:
@@ -324,13 +329,14 @@ def reused_rows(rows: int, width: int, dtype: torch.dtype = torch.float32) -> Te
     """Give the same as `empty_rows`, in memory that the thread's next call gives again.
 
     Fresh memory costs more than many a product: the system has to find and clear each of its pages.
-    It goes back at the end of `own_threads`.
+    If it is much, it goes back at the end of `own_threads`.
     """
     pitch = width + _GAP // dtype.itemsize
     n_bytes = rows * pitch * dtype.itemsize
     if _room.bytes is None or len(_room.bytes) < n_bytes:
         _room.bytes = None  # two at a time are not needed
-        _room.bytes = _roomy(max(n_bytes, _ROOM), torch.uint8)
+        room = _SMALL_ROOM if n_bytes <= _SMALL_ROOM else max(n_bytes, _ROOM)
+        _room.bytes = _roomy(room, torch.uint8)
     return _room.bytes[:n_bytes].view(dtype).view(rows, pitch)[:, :width]
 
 
