@@ -533,6 +533,28 @@ struct Task {
   }
 };
 
+// Asks for one part of some bytes, so that they are in the cache when they are needed.
+void fetch(const void* from, int64_t bytes, int64_t part, int64_t parts) {
+  const int64_t lines = (bytes + LINE - 1) / LINE;
+  for (int64_t n = lines * part / parts; n < lines * (part + 1) / parts; ++n)
+    __builtin_prefetch((const char*)from + n * LINE, 0, 2);
+}
+
+// The block that comes after the one at hand: while a tile of rows is multiplied, its share of that
+// block is asked for, little by little, as a CPU can wait for a few dozen lines only.
+struct Ahead {
+  const void* weights;  // null: nothing is asked for
+  int64_t panel_bytes, panel_stride;  // the latter in bytes, too
+  int64_t tile, tiles;
+
+  void fetch_part(int64_t panel, int64_t panels, int64_t part, int64_t parts) const {
+    if (!weights) return;
+    for (int64_t n = panel; n < panel + panels; ++n)
+      fetch((const char*)weights + n * panel_stride, panel_bytes, tile * parts + part,
+            tiles * parts);
+  }
+};
+
 // Some panels of a weight, and in them some groups of inputs.
 template <class F>
 struct Block {
@@ -540,7 +562,22 @@ struct Block {
   int64_t panel_stride;
   int64_t first_panel, end_panel;
   int64_t first_group, groups;
+  Ahead ahead;
 };
+
+// Adds to sums the products of R rows and a few panels of a block, from the n-th on.
+template <class F, int R, int PANELS>
+inline __attribute__((always_inline)) void accumulate_block(
+    typename F::Sum (&sums)[R][PANELS * VECTORS], const typename F::Input* x,
+    const Block<F>& block, int64_t n) {
+  constexpr int64_t PART = 16;  // groups
+  const auto* const weights = block.weights + n * block.panel_stride;
+  for (int64_t g = 0; g < block.groups; g += PART) {
+    block.ahead.fetch_part(n, PANELS, g / PART, (block.groups + PART - 1) / PART);
+    accumulate<F, R, PANELS>(sums, x + g * R * F::GROUP, weights + g * COLUMNS * F::GROUP,
+                             block.panel_stride, std::min(PART, block.groups - g));
+  }
+}
 
 // Multiplies R rows with a few panels of a block. Sums go on from where the block before it ended.
 template <class F, int R, int PANELS>
@@ -548,7 +585,6 @@ void multiply_tile(const Task& task, const Block<F>& block, int64_t panel,
                    const typename F::Input* x, const float* scales, int64_t row) {
   constexpr int N = PANELS * VECTORS;
   typename F::Sum sums[R][N];
-  const auto* const weights = block.weights + (panel - block.first_panel) * block.panel_stride;
   const int64_t column = panel * COLUMNS;
   float* const to = task.floats(row, panel);
   if constexpr (F::WHOLE) {
@@ -556,7 +592,7 @@ void multiply_tile(const Task& task, const Block<F>& block, int64_t panel,
     for (int r = 0; r < R; ++r)
 #pragma GCC unroll 8
       for (int v = 0; v < N; ++v) sums[r][v] = typename F::Sum{};
-    accumulate<F, R, PANELS>(sums, x, weights, block.panel_stride, block.groups);
+    accumulate_block<F, R, PANELS>(sums, x, block, panel - block.first_panel);
 #pragma GCC unroll 12
     for (int r = 0; r < R; ++r)
 #pragma GCC unroll 8
@@ -579,7 +615,7 @@ void multiply_tile(const Task& task, const Block<F>& block, int64_t panel,
           sums[r][v] = load(task.start.floats(row + r, column + v * LANES));
         else sums[r][v] = Floats{};
       }
-    accumulate<F, R, PANELS>(sums, x, weights, block.panel_stride, block.groups);
+    accumulate_block<F, R, PANELS>(sums, x, block, panel - block.first_panel);
 #pragma GCC unroll 12
     for (int r = 0; r < R; ++r)
 #pragma GCC unroll 8
@@ -613,13 +649,6 @@ void multiply_some(int64_t rows, const Task& task, const Block<F>& block,
 constexpr int64_t BLOCK_PANELS = UNIT_PANELS;
 constexpr int64_t BLOCK_GROUPS = 512;  // with 4 panels 128 or 256 KB: half of a second-level cache
 
-// Asks for one part of some bytes, so that they are in the cache when they are needed.
-void fetch(const void* from, int64_t bytes, int64_t part, int64_t parts) {
-  const int64_t lines = (bytes + LINE - 1) / LINE;
-  for (int64_t n = lines * part / parts; n < lines * (part + 1) / parts; ++n)
-    __builtin_prefetch((const char*)from + n * LINE, 0, 2);
-}
-
 // Gives the block of a format as float32, in memory that holds BLOCK_PANELS times BLOCK_GROUPS.
 template <class F>
 Block<Float32> expanded(const Block<F>& block, float* memory) {
@@ -628,7 +657,8 @@ Block<Float32> expanded(const Block<F>& block, float* memory) {
     for (int64_t k = 0; k < stride; k += LANES)
       store(memory + panel * stride + k,
             F::load_weights(block.weights + panel * block.panel_stride + k));
-  return {memory, stride, block.first_panel, block.end_panel, block.first_group, block.groups};
+  return {memory, stride, block.first_panel, block.end_panel, block.first_group, block.groups,
+          block.ahead};
 }
 
 // The weight is cut into blocks that stay in the second-level cache while all rows pass by, tile by
@@ -650,7 +680,7 @@ void multiply_by_vectors(const Task& task, const Rows<F>& x) {
       const int64_t end = std::min(panel + BLOCK_PANELS, task.end_panel);
       const Weight* const weights =
           (const Weight*)matrix.weights + panel * panel_stride + group * GROUP_WEIGHTS;
-      const Block<F> block{weights, panel_stride, panel, end, group, groups};
+      Block<F> block{weights, panel_stride, panel, end, group, groups, {}};
       const bool expands = F::EXPANDS && tiles.count() > 2;
       Block<Float32> wide{};
       if constexpr (F::EXPANDS)
@@ -661,9 +691,10 @@ void multiply_by_vectors(const Task& task, const Rows<F>& x) {
         if (tile + 1 < tiles.count())
           task.expect(tiles.begin(tile + 1), tiles.begin(tile + 2), panel, end);
         else task.expect(0, tiles.begin(1), end, end + BLOCK_PANELS);
-        for (int64_t next = 0; !alone && next < BLOCK_PANELS; ++next)
-          fetch(weights + (BLOCK_PANELS + next) * panel_stride,
-                groups * GROUP_WEIGHTS * sizeof(Weight), tile, tiles.count());
+        const Ahead ahead{alone ? nullptr : weights + BLOCK_PANELS * panel_stride,
+                          groups * int64_t(GROUP_WEIGHTS * sizeof(Weight)),
+                          panel_stride * int64_t(sizeof(Weight)), tile, tiles.count()};
+        block.ahead = wide.ahead = ahead;
         if constexpr (F::EXPANDS)
           if (expands) {
             multiply_some<Float32>(height, task, wide, values, nullptr, row);
