@@ -95,7 +95,7 @@ class Classify(Task[TextExample, TextBatch, LabelPrediction]):
     name: ClassVar[str] = "classify"
     metric: ClassVar[str] = "accuracy"
     recipe: ClassVar[Recipe] = Recipe(
-        hidden=128, dropout=0.3, batch=32, epochs=10, patience=4, rate=2e-3, weight_decay=1e-4
+        hidden=128, dropout=0.2, batch=32, epochs=10, patience=4, rate=2e-3, weight_decay=1e-4
     )
 
     def __post_init__(self) -> None:

@@ -76,18 +76,18 @@ class LayerCache:
         missing = self.missing(sentences)
         if not missing:
             return 0
-        done = 0
-        with self._locked():
-            self._read_index()  # another process may have been faster
-            missing = self.missing(missing)
-            if not missing:
-                return 0
-            model = elmo()
-            # By length, so that windows make good batches; results do not depend on it.
-            for window in model.windows(sorted(missing, key=len)):
-                self._append(window, model)
-                done += sum(map(len, window))
-                progress(sum(map(len, window)))
+        model, done = elmo(), 0
+        # By length, so that windows make good batches; results do not depend on it.
+        for window in model.windows(sorted(missing, key=len)):
+            # Locked for one window at a time: runs on other sentences need not wait for all of
+            # these, and runs on the same ones share the work.
+            with self._locked():
+                self._read_index()
+                left = self.missing(window)
+                if left:
+                    self._append(left, model)
+            done += sum(map(len, left))
+            progress(sum(map(len, window)))
         return done
 
     def missing(self, sentences: Iterable[Words]) -> list[Words]:

@@ -145,7 +145,7 @@ class Nli(Task[EntailmentPair, PairBatch, LabelPrediction]):
     name: ClassVar[str] = "nli"
     metric: ClassVar[str] = "accuracy"
     recipe: ClassVar[Recipe] = Recipe(
-        hidden=128, dropout=0.3, batch=32, epochs=12, patience=4, rate=1e-3, elmo_dropout=0.5
+        hidden=128, dropout=0.1, batch=32, epochs=12, patience=4, rate=1e-3, elmo_dropout=0.3
     )
 
     def __post_init__(self) -> None:

@@ -203,7 +203,7 @@ class Qa(Task[Passage, QaBatch, AnswerPrediction]):
     name: ClassVar[str] = "qa"
     metric: ClassVar[str] = "f1"
     recipe: ClassVar[Recipe] = Recipe(
-        hidden=100, dropout=0.2, batch=64, epochs=3, patience=2, rate=2e-3, elmo_dropout=0.3
+        hidden=100, dropout=0.1, batch=64, epochs=3, patience=2, rate=2e-3, elmo_dropout=0.3
     )
 
     @classmethod

@@ -167,7 +167,7 @@ class Srl(Task[SrlExample, SrlBatch, SrlPrediction]):
     recipe: ClassVar[Recipe] = Recipe(
         hidden=128,
         layers=4,
-        dropout=0.2,
+        dropout=0.1,
         batch=64,
         epochs=12,
         patience=3,

@@ -94,7 +94,15 @@ class Tag(Task[TaggedSentence, TagBatch, list[str]]):
     name: ClassVar[str] = "tag"
     metric: ClassVar[str] = "score"
     recipe: ClassVar[Recipe] = Recipe(
-        hidden=128, layers=2, dropout=0.3, batch=16, epochs=15, patience=5, rate=3e-3, mix_l2=0.001
+        hidden=128,
+        layers=2,
+        dropout=0.2,
+        batch=16,
+        epochs=15,
+        patience=5,
+        rate=3e-3,
+        elmo_dropout=0.3,
+        mix_l2=0.001,
     )
 
     def __post_init__(self) -> None:
