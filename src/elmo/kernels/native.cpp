@@ -570,12 +570,12 @@ template <class F, int R, int PANELS>
 inline __attribute__((always_inline)) void accumulate_block(
     typename F::Sum (&sums)[R][PANELS * VECTORS], const typename F::Input* x,
     const Block<F>& block, int64_t n) {
-  constexpr int64_t PART = 16;  // groups
   const auto* const weights = block.weights + n * block.panel_stride;
-  for (int64_t g = 0; g < block.groups; g += PART) {
-    block.ahead.fetch_part(n, PANELS, g / PART, (block.groups + PART - 1) / PART);
+  const int64_t part = block.ahead.weights ? 16 : block.groups;
+  for (int64_t g = 0; g < block.groups; g += part) {
+    block.ahead.fetch_part(n, PANELS, g / part, (block.groups + part - 1) / part);
     accumulate<F, R, PANELS>(sums, x + g * R * F::GROUP, weights + g * COLUMNS * F::GROUP,
-                             block.panel_stride, std::min(PART, block.groups - g));
+                             block.panel_stride, std::min(part, block.groups - g));
   }
 }
 
@@ -954,24 +954,25 @@ struct Steps {
   float* outputs;  // (places, hidden)
 };
 
-// Gates -> memory and cells of one unit: `gates` is (rows, UNIT_PANELS * COLUMNS).
+// Gates -> memory and cells of some units: `gates` is (rows, units * UNIT_PANELS * COLUMNS).
 template <class F>
 void update_cells(const Layer& layer, const Steps& steps, const float* gates, int64_t rows,
-                  int64_t first_cell, Rows<F>& cells) {
+                  int64_t first_unit, int64_t units, Rows<F>& cells) {
   const Tiles<F> tiles{rows};
   for (int64_t tile = 0; tile < tiles.count(); ++tile) {
     const int64_t first = tiles.begin(tile), height = tiles.height(tile);
     for (int64_t r = 0; r < tiles.filled(tile); ++r)
-      for (int part = 0; part < UNIT_CELLS; part += LANES) {
-        const float* from = gates + (first + r) * UNIT_PANELS * COLUMNS + part * GATES;
-        float* const kept = steps.memory + (first + r) * steps.memory_stride + first_cell + part;
+      for (int64_t part = 0; part < units * UNIT_CELLS; part += LANES) {
+        const int64_t cell = first_unit * UNIT_CELLS + part;
+        const float* from = gates + ((first + r) * units * UNIT_CELLS + part) * GATES;
+        float* const kept = steps.memory + (first + r) * steps.memory_stride + cell;
         const Floats added = sigmoid_times_tanh(load(from), load(from + 2 * LANES));
         const Floats value =
             bounded(sigmoid(load(from + LANES)) * load(kept) + added, layer.cell_clip);
         store(kept, value);
         const auto values =
             F::cells(sigmoid_times_tanh(load(from + 3 * LANES), value), layer.cells);
-        auto* const to = cells.place(first, height, r, first_cell + part);
+        auto* const to = cells.place(first, height, r, cell);
         if constexpr (Rows<F>::DEPTH >= LANES) std::memcpy(to, &values, sizeof values);
         else
           for (int n = 0; n < LANES; ++n) to[cells.apart(n, height)] = values[n];
@@ -990,7 +991,8 @@ class LayerThread {
         end_unit_(team.begin(layer.cells / UNIT_CELLS, me + 1)),
         first_panel_(team.begin(layer.projection.panels, me)),
         end_panel_(team.begin(layer.projection.panels, me + 1)),
-        gates_(room.take<float>(steps.sizes[0] * UNIT_PANELS * COLUMNS)),
+        gates_(room.take<float>(std::max<int64_t>(steps.sizes[0], MAX_ROWS) * UNIT_PANELS *
+                                COLUMNS)),
         hidden_(layer.recurrent.groups, steps.sizes[0], room) {}
 
   void run() {
@@ -1013,17 +1015,20 @@ class LayerThread {
 
  private:
   // With few rows, every other step goes through the weights backwards: what was read last is still
-  // in the cache.
+  // in the cache. And several units are multiplied before their cells are updated, for enough
+  // independent sums there.
   void update(int64_t rows, int64_t place, int64_t t) {
     Start start = steps_.inputs;
     start.skip(place);
     const bool backwards = t % 2 && rows <= MAX_ROWS;
-    for (int64_t n = first_unit_; n < end_unit_; ++n) {
-      const int64_t unit = backwards ? end_unit_ - 1 - (n - first_unit_) : n;
-      const Task task{layer_.recurrent, rows, start, gates_, UNIT_PANELS * COLUMNS,
-                      unit * UNIT_PANELS, (unit + 1) * UNIT_PANELS, 0};
+    const int64_t some = std::max<int64_t>(1, MAX_ROWS / rows);
+    for (int64_t done = 0; done < end_unit_ - first_unit_; done += some) {
+      const int64_t units = std::min(some, end_unit_ - first_unit_ - done);
+      const int64_t unit = backwards ? end_unit_ - done - units : first_unit_ + done;
+      const Task task{layer_.recurrent, rows, start, gates_, units * UNIT_PANELS * COLUMNS,
+                      unit * UNIT_PANELS, (unit + units) * UNIT_PANELS, 0};
       multiply<F>(task, hidden_);
-      update_cells<F>(layer_, steps_, gates_, rows, unit * UNIT_CELLS, cells_);
+      update_cells<F>(layer_, steps_, gates_, rows, unit, units, cells_);
     }
   }
 
