@@ -238,6 +238,16 @@ def test_large_weights_have_pages_of_their_own():
     linear = NativeLinear(weight, None, Format.FLOAT32)
     torch.testing.assert_close(linear(x), x @ weight.T, rtol=0, atol=1e-3)
     assert torch.equal(linear.weight(), weight)
+    place = linear.matrix._weights.data_ptr()
+    assert place % native._LARGE_PAGE == 0
+    maps = Path("/proc/self/maps").read_text(encoding="utf-8").splitlines()
+    fields = next(line.split() for line in maps if _holds(line.split()[0], place))
+    assert fields[1].endswith("p"), "large pages are for private memory only"
+
+
+def _holds(extent: str, place: int) -> bool:
+    first, end = (int(number, 16) for number in extent.split("-"))
+    return first <= place < end
 
 
 # --- layers ---------------------------------------------------------------------------------------
@@ -524,6 +534,9 @@ def test_memory_for_passing_results_is_used_again_and_given_back() -> None:
         half = reused_rows(5, 24, torch.float16)
         assert half.data_ptr() == first.data_ptr()
         assert half.stride(0) == 24 + 32
+    assert native._room.bytes is not None  # a little is kept
+    with own_threads():
+        assert reused_rows(3, 40).data_ptr() == first.data_ptr()
         larger = reused_rows(3, 32 << 20)
         assert larger.shape == (3, 32 << 20)
     assert native._room.bytes is None

@@ -22,8 +22,10 @@ from torch import Tensor
 from elmo.kernels.compiler import kernel
 from elmo.settings import Precision
 
-_HUGE = 4 << 20
+_HUGE = 2 << 20
 """Bytes from which memory is in pages of its own, large ones where the system has them."""
+_LARGE_PAGE = 2 << 20
+"""Bytes of a large page; it begins at a multiple of its size."""
 _ROOM = 128 << 20
 """Bytes for which `reused_rows` asks at once: what is not used is never there."""
 _SMALL_ROOM = 4 << 20
@@ -497,9 +499,12 @@ def _roomy(n_values: int, dtype: torch.dtype) -> Tensor:
     n_bytes = n_values * dtype.itemsize
     if n_bytes < _HUGE or not hasattr(mmap, "MADV_HUGEPAGE"):
         return torch.empty(n_values, dtype=dtype)
-    pages = mmap.mmap(-1, n_bytes)
+    # Private: the system has no large pages for memory that others could share.
+    private = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
+    pages = mmap.mmap(-1, n_bytes + _LARGE_PAGE, flags=private)
     pages.madvise(mmap.MADV_HUGEPAGE)
-    return torch.frombuffer(pages, dtype=dtype)
+    first = -ctypes.addressof(ctypes.c_char.from_buffer(pages)) % _LARGE_PAGE
+    return torch.frombuffer(pages, dtype=dtype, count=n_values, offset=first)
 
 
 def _address(tensor: Tensor | None) -> int | None:
