@@ -102,6 +102,7 @@ def test_figures_are_mean_and_sample_deviation():
     figure = Figure.of([40.0, 42.0, 41.0])
     assert (figure.mean, figure.deviation, figure.n) == (41.0, 1.0, 3)
     assert str(figure) == "41.00 ± 1.00"
+    assert str(Figure.of([41.0, 41.0])) == "41.00 ± 0.00"
     assert Figure.of([]) is None
     assert str(Figure.of([5.0])) == "5.00"
 
@@ -157,7 +158,7 @@ def test_a_page_is_made_of_the_runs_that_are_there(tmp_path):
     for title in ("Learned weights", "Where ELMo comes in", "How layers are mixed", "Parts of"):
         assert title in page
     assert "What words are made of" not in page
-    assert "3 seeds, on cpu; biLM: the default model (0123456789ab)." in page
+    assert "13 runs on cpu; biLM: the default model (0123456789ab)." in page
 
 
 def test_a_page_of_two_runs_has_no_empty_sections():

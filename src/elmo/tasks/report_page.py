@@ -34,11 +34,12 @@ PAGE_FILE, JSON_FILE = "results.md", "results.json"
 _INTRODUCTION = """\
 # What ELMo does for the tasks
 
-Test figures in percent, mean and standard deviation over seeds. *Errors less* is the share of the
-errors of the baseline that is gone, (b - a) / (100 - a), as the paper counts its relative gains.
-The baseline is the same model with the same sizes and training, reading GloVe (6 B words, 50
-values) instead of GloVe beside ELMo. The paper's columns are about other models, larger data and a
-larger biLM; only the relative gains can be compared.
+Test figures in percent, mean and standard deviation over seeds; a figure without a deviation is
+that of a single run. *Errors less* is the share of the errors of the baseline that is gone,
+(b - a) / (100 - a), as the paper counts its relative gains. The baseline is the same model with the
+same sizes and training, reading GloVe (6 B words, 50 values) instead of GloVe beside ELMo. The
+paper's columns are about other models, larger data and a larger biLM; only the relative gains can
+be compared.
 """
 _SECTIONS: tuple[tuple[str, str, Mapping[str, Mapping[str, Any]]], ...] = (
     (
@@ -135,9 +136,8 @@ def _machine(found: Cells) -> str:
         for cell in found
         if cell["report"]["elmo"]
     }
-    seeds = 1 + max(cell["seed"] for cell in found)
     return (
-        f"{len(found)} runs, {seeds} seeds, on {', '.join(devices)}; "
+        f"{len(found)} runs on {', '.join(devices)}; "
         f"biLM: {', '.join(sorted(models))}. "
         "Times are those of runs with ELMo and all training data; preparing is reading and, where "
         "layers are not in the cache yet, embedding."

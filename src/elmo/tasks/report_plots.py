@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -55,24 +56,27 @@ def draw_gain(found: Cells) -> Any:
 
 def draw_weights(found: Cells) -> Any:
     """Draw the learned weights of layers as a heat map, as figure 2 of the paper."""
-    panels = [(place, _rows(found, place)) for place in ("input", "output")]
-    panels = [(place, rows) for place, rows in panels if rows]
-    if not panels:
+    places = {place: _rows(found, place) for place in ("input", "output")}
+    panels = {place: rows for place, rows in places.items() if rows}
+    names = [name for name in DATASETS if any(name in rows for rows in panels.values())]
+    if not names:
         return None
-    tallest = max(len(rows) for _, rows in panels)
-    picture = _figure(1.0 + 3.4 * len(panels), 1.4 + 0.42 * tallest)
-    axes_of = picture.subplots(1, len(panels), squeeze=False)[0]
-    for axes, (place, rows) in zip(axes_of, panels, strict=True):
-        table = list(rows.values())
+    n_layers = len(next(row for rows in panels.values() for row in rows.values()))
+    picture = _figure(2.2 + 2.6 * len(panels), 1.2 + 0.36 * len(names))
+    axes_of = picture.subplots(1, len(panels), squeeze=False, sharey=True)[0]
+    nothing = [math.nan] * n_layers  # left white
+    for axes, (place, rows) in zip(axes_of, panels.items(), strict=True):
+        table = [rows.get(name, nothing) for name in names]
         image = axes.imshow(table, cmap="YlGnBu", vmin=0, vmax=1, aspect="auto")
-        layers = ["context-\nfree", *(f"layer {k}" for k in range(1, len(table[0])))]
-        axes.set_xticks(range(len(layers)), layers, fontsize=8)
-        axes.set_yticks(range(len(rows)), [DATASETS[name].title for name in rows], fontsize=8)
+        layers = ["context-\nfree", *(f"layer {k}" for k in range(1, n_layers))]
+        axes.set_xticks(range(n_layers), layers, fontsize=8)
+        axes.set_yticks(range(len(names)), [DATASETS[name].title for name in names], fontsize=8)
         axes.set_title(f"ELMo at the {place}", fontsize=9)
         for row, weights in enumerate(table):
             for column, weight in enumerate(weights):
                 shade = "white" if weight > 0.55 else "black"
-                axes.text(column, row, f"{weight:.2f}", ha="center", va="center", color=shade)
+                text = "" if math.isnan(weight) else f"{weight:.2f}"
+                axes.text(column, row, text, ha="center", va="center", color=shade, fontsize=8)
         axes.tick_params(length=0)
     picture.colorbar(image, ax=list(axes_of), label="weight after the softmax", shrink=0.8)
     return picture

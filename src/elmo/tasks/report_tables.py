@@ -35,7 +35,8 @@ class Figure:
         return cls(statistics.fmean(values), spread, len(values))
 
     def __str__(self) -> str:
-        return f"{self.mean:.2f}" + (f" ± {self.deviation:.2f}" if self.deviation else "")
+        spread = "" if self.deviation is None else f" ± {self.deviation:.2f}"
+        return f"{self.mean:.2f}{spread}"
 
 
 def figure(found: Cells, dataset: str, changes: Mapping[str, Any]) -> Figure | None:
