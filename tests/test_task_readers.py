@@ -92,6 +92,13 @@ def test_bad_columns_are_refused(write, text, message):
         read_columns(write("a O\n"), tag_column=5)
 
 
+def test_sentences_with_other_numbers_of_columns_are_told(write):
+    path = write("EU NNP B-ORG\n\nPeter B-PER\n\nUK B-LOC\n", "t.conll")
+    message = "2 sentences have another number of columns than the first; the first is in line 3"
+    with pytest.warns(ElmoWarning, match=message):
+        assert [sentence.words for sentence in read_columns(path)] == [["EU"], ["Peter"], ["UK"]]
+
+
 # CoNLL-U
 
 CONLLU = (

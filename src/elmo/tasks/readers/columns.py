@@ -32,11 +32,12 @@ def read_columns(
     """
     remarks = Remarks(path)
     rows = [_columns(path, block) for block in blocks(path, encoding)]
-    found = [
-        _sentence(path, block, word_column, tag_column)
-        for block in rows
-        if block and block[0][1][0] != _DOCUMENT
-    ]
+    rows = [block for block in rows if block and block[0][1][0] != _DOCUMENT]
+    for block in rows:
+        number, columns = block[0]
+        if len(columns) != len(rows[0][0][1]):
+            remarks.add("sentences have another number of columns than the first", number)
+    found = [_sentence(path, block, word_column, tag_column) for block in rows]
     sentences = _normalised(found, remarks)
     remarks.tell()
     return not_empty([sentence for _, sentence in sentences], path, "words with tags")
