@@ -190,7 +190,7 @@ def _memory_message(rows: Sequence[ScalingRow]) -> str:
     streamed = [row for row in rows if row.curve == rows[0].curve and row.way == STREAMED]
     if not streamed:
         return message
-    return f"{message}; streamed {_megabytes(streamed[0]):,.0f} to {_megabytes(streamed[-1]):,.0f}"
+    return f"{message}, {_megabytes(streamed[-1]):,.0f} streamed"
 
 
 def _first_curve(rows: Sequence[ScalingRow]) -> list[ScalingRow]:
