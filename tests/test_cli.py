@@ -1,6 +1,7 @@
 """The command line as a new user meets it: real processes, exit codes, what goes where."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -215,3 +216,26 @@ def test_the_demo_embeds_the_examples_and_compares_layers(tmp_path):
     assert float(bank[3]) < 1.0
     assert ("RANDOM weights" in done.stdout) == is_untrained(None)
     assert (tmp_path / "build" / "demo.hdf5").exists()
+
+
+@pytest.mark.parametrize(
+    ("given", "arguments", "expected"),
+    [
+        ({}, ["models"], "1000"),
+        ({}, ["bench", "--help"], None),
+        ({"GOMP_SPINCOUNT": "7"}, ["models"], "7"),
+        ({"OMP_WAIT_POLICY": "active"}, ["models"], None),
+    ],
+)
+def test_threads_may_sleep_unless_the_user_or_a_benchmark_wants_otherwise(
+    monkeypatch, capsys, given, arguments, expected
+):
+    for name in ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("GOMP_SPINCOUNT", "")  # put back whatever happens
+    monkeypatch.delenv("GOMP_SPINCOUNT")
+    for name, value in given.items():
+        monkeypatch.setenv(name, value)
+    assert main(arguments) == 0
+    assert os.environ.get("GOMP_SPINCOUNT") == expected
+    assert capsys.readouterr().out
