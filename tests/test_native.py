@@ -18,16 +18,10 @@ import elmo.linear
 from elmo import ELMo, ElmoConfig
 from elmo.characters import batch_to_ids
 from elmo.errors import ElmoWarning
-from elmo.kernels import compiler, native
+from elmo.kernels import compiler, native_resources
 from elmo.kernels.compiler import CannotBuildError, instruction_flags, kernel, why_not
-from elmo.kernels.native import (
-    Format,
-    Matrix,
-    gate_places,
-    native_format,
-    own_threads,
-    reused_rows,
-)
+from elmo.kernels.native import Format, Matrix, gate_places, native_format
+from elmo.kernels.native_resources import own_threads, reused_rows, thread_count
 from elmo.linear import Bricks, NativeLinear, runs_natively
 from elmo.packed import NativeLSTM, PackedBiLM, PackedLSTM
 from strategies import seeded_bilm
@@ -94,7 +88,7 @@ def newer_library(tmp_path_factory):
 
 @pytest.fixture
 def newer_cpu(newer_library, monkeypatch):
-    monkeypatch.setattr(native, "kernel", lambda: newer_library)
+    monkeypatch.setattr(compiler, "_outcome", lambda: (newer_library, ""))
     return newer_library
 
 
@@ -239,7 +233,7 @@ def test_large_weights_have_pages_of_their_own():
     torch.testing.assert_close(linear(x), x @ weight.T, rtol=0, atol=1e-3)
     assert torch.equal(linear.weight(), weight)
     place = linear.matrix._weights.data_ptr()
-    assert place % native._LARGE_PAGE == 0
+    assert place % native_resources._LARGE_PAGE == 0
     maps = Path("/proc/self/maps").read_text(encoding="utf-8").splitlines()
     fields = next(line.split() for line in maps if _holds(line.split()[0], place))
     assert fields[1].endswith("p"), "large pages are for private memory only"
@@ -345,12 +339,12 @@ def test_pytorch_gets_its_threads_back():
         torch.set_num_threads(3)
         with contextlib.suppress(KeyError), own_threads():
             assert torch.get_num_threads() == 1
-            assert native._threads.number == 3
+            assert thread_count() == 3
             with own_threads():  # a model inside a model
-                assert native._threads.number == 3
+                assert thread_count() == 3
             assert torch.get_num_threads() == 1
             raise KeyError
-        assert torch.get_num_threads() == native._threads.number == 3
+        assert torch.get_num_threads() == thread_count() == 3
     finally:
         torch.set_num_threads(before)
 
@@ -534,12 +528,12 @@ def test_memory_for_passing_results_is_used_again_and_given_back() -> None:
         half = reused_rows(5, 24, torch.float16)
         assert half.data_ptr() == first.data_ptr()
         assert half.stride(0) == 24 + 32
-    assert native._room.bytes is not None  # a little is kept
+    assert native_resources._room.bytes is not None  # a little is kept
     with own_threads():
         assert reused_rows(3, 40).data_ptr() == first.data_ptr()
         larger = reused_rows(3, 32 << 20)
         assert larger.shape == (3, 32 << 20)
-    assert native._room.bytes is None
+    assert native_resources._room.bytes is None
 
 
 def test_threads_do_not_share_memory_for_passing_results() -> None:

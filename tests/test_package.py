@@ -22,6 +22,7 @@ LEVELS = [
     {"errors"},
     {"settings"},
     {"kernels.gpu", "kernels.compiler"},
+    {"kernels.native_resources"},
     {"kernels.native"},
     {"kernels.inference_cell", "kernels.inference_graphs", "kernels.word_filters"},
     {"kernels.lstm_cell", "kernels.character_windows", "kernels.highway"},

@@ -23,14 +23,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from elmo.errors import ConfigError
-from elmo.kernels.native import (
-    Format,
-    Matrix,
-    native_format,
-    product,
-    quantised,
-    reused_rows,
-)
+from elmo.kernels.native import Format, Matrix, native_format, product, quantised
+from elmo.kernels.native_resources import reused_rows
 from elmo.settings import Precision
 
 # Rows for which oneDNN lays the weight out. With smaller values some CPUs sum in another order when

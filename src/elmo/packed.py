@@ -28,7 +28,8 @@ from elmo.batching import step_runs
 from elmo.bilm import BiLM, BiLMBase, State
 from elmo.checkpoint import Checkpoint, Tensors
 from elmo.errors import WeightsError
-from elmo.kernels.native import FLOAT_INPUTS, LSTMKernel, empty_rows, gate_places, own_threads
+from elmo.kernels.native import FLOAT_INPUTS, LSTMKernel, gate_places
+from elmo.kernels.native_resources import empty_rows, own_threads
 from elmo.layers import GRULayer, LayerState, LSTMLayer, RecurrentLayer
 from elmo.linear import Bricks, FrozenLinear, NativeLinear
 from elmo.packed_words import falling_logistic_, pack_words, release

@@ -17,6 +17,7 @@ import subprocess
 import tempfile
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 SWITCH = "ELMO_NATIVE"
 """Environment variable: 0 keeps the kernel from being built and used."""
@@ -42,6 +43,13 @@ class CannotBuildError(Exception):
 def kernel() -> ctypes.CDLL | None:
     """Give the kernel built for this CPU, or None if there cannot be one; see `why_not`."""
     return _outcome()[0]
+
+
+def present_kernel() -> Any:
+    """Give the kernel to those who know that there is one."""
+    library = kernel()
+    assert library is not None, "asked for what is not there: see why_not"
+    return library
 
 
 def why_not() -> str:

@@ -9,27 +9,15 @@ from __future__ import annotations
 
 import ctypes
 import math
-import mmap
-import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Sequence
 from enum import IntEnum
-from typing import Any
 
 import torch
 from torch import Tensor
 
-from elmo.kernels.compiler import kernel
+from elmo.kernels.compiler import kernel, present_kernel
+from elmo.kernels.native_resources import empty_rows, roomy, thread_count
 from elmo.settings import Precision
-
-_HUGE = 2 << 20
-"""Bytes from which memory is in pages of its own, large ones where the system has them."""
-_LARGE_PAGE = 2 << 20
-"""Bytes of a large page; it begins at a multiple of its size."""
-_ROOM = 128 << 20
-"""Bytes for which `reused_rows` asks at once: what is not used is never there."""
-_SMALL_ROOM = 4 << 20
-"""The same for a sentence or two; so much is kept between calls."""
 
 
 class Format(IntEnum):
@@ -64,83 +52,8 @@ _STORED = {
 }
 FLOAT_INPUTS = (Format.FLOAT32, Format.FLOAT16, Format.BFLOAT16)
 """Formats that multiply inputs as they are."""
-_GAP = 64
-"""Bytes between rows: one line of the cache."""
 _UNSIGNED_SHIFT = 128.0
 """What `Int8Bytes` adds to every input."""
-
-
-class _Threads:
-    """How many threads the kernel may use, while PyTorch is kept to one; see `own_threads`."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._borrowers = 0
-        self._number = 1
-
-    def borrow(self) -> None:
-        with self._lock:
-            if not self._borrowers:  # else PyTorch would say 1
-                self._number = torch.get_num_threads()
-            self._borrowers += 1
-        torch.set_num_threads(1)
-
-    def give_back(self) -> None:
-        with self._lock:
-            self._borrowers -= 1
-        torch.set_num_threads(self._number)
-
-    @property
-    def number(self) -> int:
-        return self._number if self._borrowers else torch.get_num_threads()
-
-
-_threads = _Threads()
-
-
-class _Room(threading.local):
-    """Memory of each thread for results that are read before the next ones are computed."""
-
-    bytes: Tensor | None = None
-
-
-class _Depth(threading.local):
-    """How often each thread has entered `own_threads`."""
-
-    depth = 0
-
-
-_room = _Room()
-_entered = _Depth()
-
-
-@contextmanager
-def own_threads() -> Iterator[None]:
-    """Keep PyTorch to the calling thread, and leave its other threads' cores to the kernel.
-
-    After each operation PyTorch's threads wait for the next one for some milliseconds without
-    sleeping. A kernel that starts meanwhile would have to share their cores: a single sentence took
-    half as long again. Inside itself it does nothing more.
-    """
-    _entered.depth += 1
-    try:
-        with nullcontext() if _entered.depth > 1 else _borrowed():
-            yield
-    finally:
-        _entered.depth -= 1
-
-
-@contextmanager
-def _borrowed() -> Iterator[None]:
-    _threads.borrow()
-    _library().elmo_keep_team(ctypes.c_int64(_threads.number))
-    try:
-        yield
-    finally:
-        _library().elmo_dismiss_team()
-        _threads.give_back()
-        if _room.bytes is not None and len(_room.bytes) > _SMALL_ROOM:
-            _room.bytes = None
 
 
 def native_format(precision: Precision) -> Format | None:
@@ -153,12 +66,12 @@ def native_format(precision: Precision) -> Format | None:
 
 def lanes() -> int:
     """Give how many cells' gates stand together."""
-    return int(_library().elmo_lanes())
+    return int(present_kernel().elmo_lanes())
 
 
 def unit_cells() -> int:
     """Give how many cells a layer has a multiple of."""
-    return int(_library().elmo_unit_cells())
+    return int(present_kernel().elmo_unit_cells())
 
 
 class _MatrixStruct(ctypes.Structure):
@@ -234,12 +147,12 @@ class Matrix:
     def __init__(self, weight: Tensor, format: Format) -> None:
         self.format = format
         self.out, self.inputs = weight.shape
-        columns = int(_library().elmo_columns())
-        group = int(_library().elmo_group(int(format)))
-        depth = int(_library().elmo_depth(int(format)))
+        columns = int(present_kernel().elmo_columns())
+        group = int(present_kernel().elmo_group(int(format)))
+        depth = int(present_kernel().elmo_depth(int(format)))
         self._groups = math.ceil(self.inputs / (group * depth)) * depth
         self._panels = math.ceil(self.out / columns)
-        self.keeps_half = bool(_library().elmo_keeps_half(int(format)))
+        self.keeps_half = bool(present_kernel().elmo_keeps_half(int(format)))
         """Whether products that a layer starts from are kept as float16."""
         self.width = self._panels * columns
         """Values of a row of results, `out` and what fills its last panel."""
@@ -271,7 +184,7 @@ class Matrix:
 
     def _laid_out(self, weight: Tensor) -> Tensor:
         panels, columns, groups, group = self._shape
-        laid_out = _roomy(panels * groups * columns * group, _STORED[self.format])
+        laid_out = roomy(panels * groups * columns * group, _STORED[self.format])
         # One panel after another, so that no second copy of the weight is ever there.
         for panel, place in enumerate(laid_out.view(panels, groups, columns, group)):
             rows = weight[panel * columns : (panel + 1) * columns]
@@ -304,7 +217,7 @@ def product(
     inputs = inputs.contiguous()
     out = empty_rows(len(inputs), matrix.width) if out is None else out
     if len(inputs):
-        _library().elmo_product(
+        present_kernel().elmo_product(
             ctypes.c_int(matrix.format),
             ctypes.byref(matrix.struct),
             ctypes.c_void_p(_address(inputs)),
@@ -313,33 +226,9 @@ def product(
             ctypes.c_void_p(_address(out)),
             ctypes.c_int64(out.stride(0)),
             ctypes.c_int64(out.dtype == torch.float16),
-            ctypes.c_int64(_threads.number),
+            ctypes.c_int64(thread_count()),
         )
     return out
-
-
-def empty_rows(rows: int, width: int) -> Tensor:
-    """Give room for `(rows, width)` float32, with a gap between rows.
-
-    At distances of a power of two, rows would share a few lines of the cache and drive each other
-    out of it.
-    """
-    return torch.empty(rows, width + _GAP // 4)[:, :width]
-
-
-def reused_rows(rows: int, width: int, dtype: torch.dtype = torch.float32) -> Tensor:
-    """Give the same as `empty_rows`, in memory that the thread's next call gives again.
-
-    Fresh memory costs more than many a product: the system has to find and clear each of its pages.
-    If it is much, it goes back at the end of `own_threads`.
-    """
-    pitch = width + _GAP // dtype.itemsize
-    n_bytes = rows * pitch * dtype.itemsize
-    if _room.bytes is None or len(_room.bytes) < n_bytes:
-        _room.bytes = None  # two at a time are not needed
-        room = _SMALL_ROOM if n_bytes <= _SMALL_ROOM else max(n_bytes, _ROOM)
-        _room.bytes = _roomy(room, torch.uint8)
-    return _room.bytes[:n_bytes].view(dtype).view(rows, pitch)[:, :width]
 
 
 class FilterKernel:
@@ -378,11 +267,11 @@ class FilterKernel:
             self._max_characters,
         )
         words = _SpellingsStruct(_address(places), len(places), windows)
-        _library().elmo_filters(
+        present_kernel().elmo_filters(
             ctypes.byref(responses),
             ctypes.byref(words),
             ctypes.c_void_p(_address(out)),
-            ctypes.c_int64(_threads.number),
+            ctypes.c_int64(thread_count()),
         )
         return out
 
@@ -457,11 +346,11 @@ class LSTMKernel:
             memory.stride(0),
             _address(outputs),
         )
-        _library().elmo_layer(
+        present_kernel().elmo_layer(
             ctypes.c_int(self._format),
             ctypes.byref(self._struct),
             ctypes.byref(steps),
-            ctypes.c_int64(_threads.number),
+            ctypes.c_int64(thread_count()),
         )
 
 
@@ -494,24 +383,5 @@ def quantised(weight: Tensor) -> tuple[Tensor, Tensor]:
     return torch.round(weight / scales[:, None]).clamp_(-127, 127), scales
 
 
-def _roomy(n_values: int, dtype: torch.dtype) -> Tensor:
-    """Give uninitialised memory; if it is much, in large pages, which are found more quickly."""
-    n_bytes = n_values * dtype.itemsize
-    if n_bytes < _HUGE or not hasattr(mmap, "MADV_HUGEPAGE"):
-        return torch.empty(n_values, dtype=dtype)
-    # Private: the system has no large pages for memory that others could share.
-    private = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
-    pages = mmap.mmap(-1, n_bytes + _LARGE_PAGE, flags=private)
-    pages.madvise(mmap.MADV_HUGEPAGE)
-    first = -ctypes.addressof(ctypes.c_char.from_buffer(pages)) % _LARGE_PAGE
-    return torch.frombuffer(pages, dtype=dtype, count=n_values, offset=first)
-
-
 def _address(tensor: Tensor | None) -> int | None:
     return None if tensor is None else tensor.data_ptr()
-
-
-def _library() -> Any:
-    library = kernel()
-    assert library is not None, "asked for what is not there: see native_format"
-    return library
