@@ -7,7 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import elmo.fused
+import elmo.fused_layer
 import elmo.fused_words
 from elmo import BiLM, ElmoConfig, batch_to_ids
 from elmo.batching import pack, pack_on, step_runs
@@ -139,8 +139,8 @@ def test_fewer_layers_are_the_lower_ones(tiny_bilm, depth):
 def test_slices_and_tables_change_no_number(monkeypatch, tiny_bilm, slice_bytes, table_bytes):
     ids = batch_to_ids(SENTENCES)
     expected = tiny_bilm.run(ids)
-    monkeypatch.setattr(elmo.fused, "_SLICE_BYTES", slice_bytes)
-    monkeypatch.setattr(elmo.fused, "_TABLE_BYTES", table_bytes)
+    monkeypatch.setattr(elmo.fused_layer, "_SLICE_BYTES", slice_bytes)
+    monkeypatch.setattr(elmo.fused_layer, "_TABLE_BYTES", table_bytes)
     assert_same(fuse(tiny_bilm).run(ids), expected)
 
 

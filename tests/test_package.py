@@ -40,7 +40,7 @@ LEVELS = [
     {"manylangs"},
     {"checkpoint", "layers", "selection", "word_vectors"},
     {"bilm", "store", "fused_words", "device_words", "delivery"},
-    {"packed_words", "models"},
+    {"packed_words", "models", "fused_layer"},
     {"packed", "fused"},
     {"pipeline", "representations"},
     {"embedder", "predictions"},

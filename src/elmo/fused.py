@@ -2,7 +2,7 @@
 
 What is different from the plain layers, and why it is fast:
 
-* both directions run in one loop over time: each product is one batched product of two;
+* both directions run in one loop over time (`fused_layer.py`), each product a batched one of two;
 * rows of sentences that have ended drop off, and nothing is allocated inside the loop;
 * the input product of the first layer runs once for each distinct word, and the cell's kernel reads
   its rows by index; input products of upper layers run for many time steps at once;
@@ -16,21 +16,21 @@ Where Triton cannot run, plain PyTorch does the same between the products.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from elmo.batching import pack_on, step_runs
+from elmo.batching import pack_on
 from elmo.bilm import BiLM, BiLMBase, State, zero_state
-from elmo.checkpoint import Checkpoint, Tensors
+from elmo.checkpoint import Checkpoint
 from elmo.config import ElmoConfig
 from elmo.errors import ConfigError, WeightsError
+from elmo.fused_layer import Buffers, FusedLayer, ProductRoom
 from elmo.fused_words import FusedCharacterEncoder
 from elmo.kernels.gpu import triton_ready
-from elmo.kernels.inference_cell import lstm_cell, store_step
 from elmo.kernels.inference_graphs import GraphCache
 from elmo.layers import CharacterEncoder, LSTMLayer
 from elmo.settings import Precision
@@ -42,10 +42,6 @@ DTYPES: dict[str, torch.dtype] = {
 }
 """In which type the products of each precision are computed; sums are float32 in all of them."""
 
-_SLICE_BYTES = 1 << 30
-"""Size of the buffer for input products of upper layers."""
-_TABLE_BYTES = 4 << 30
-"""Up to this size, the first layer's input products of all distinct words are kept together."""
 _GRAPH_WORDS = 128
 """Longer sentences are not recorded: their kernels take longer than their launches are worth."""
 
@@ -71,6 +67,17 @@ def on_gpu(bilm: BiLM, precision: Precision, place: torch.device) -> BiLM | Fuse
             f"{bilm.config.cell!r} on {place}"
         )
     return bilm.to(place).requires_grad_(False)
+
+
+class _Batch(NamedTuple):
+    """How sentences are laid out for reading; see `batching.Packing`."""
+
+    places: Tensor
+    """Which word stands at each place, reading forwards and backwards, int64 `(2, n)`."""
+    order: Tensor
+    """Sentences from longest to shortest, int64 `(rows,)`."""
+    batch_sizes: list[int]
+    """Rows of each time step."""
 
 
 class FusedBiLM(BiLMBase):
@@ -113,11 +120,11 @@ class FusedBiLM(BiLMBase):
             if isinstance(self._encoder, CharacterEncoder):
                 self._characters = FusedCharacterEncoder(self._encoder, self.config, self._compiled)
             self._layers = [
-                FusedLayer((forward, backward), self._dtype, place)
+                FusedLayer((forward, backward), self.config, self._dtype, place, self._compiled)
                 for forward, backward in zip(bilm.forward_layers, bilm.backward_layers, strict=True)
                 if isinstance(forward, LSTMLayer) and isinstance(backward, LSTMLayer)
             ]
-        self._room = _Room.on(place)
+        self._room = ProductRoom.on(place)
         self._graphs = GraphCache() if place.type == "cuda" else None
 
     @torch.no_grad()
@@ -207,7 +214,7 @@ class FusedBiLM(BiLMBase):
         n, width = words.shape[1], config.projection_dim
         outputs = torch.empty(depth, n, config.output_dim, device=self.device)
         final = zero_state(config, len(batch.order), vectors)
-        buffers = _Buffers(config, batch.batch_sizes, self._dtype, self.device, self._room)
+        buffers = Buffers(config, batch.batch_sizes, self._dtype, self.device, self._room)
         inputs, index = vectors.to(self._dtype), words
         reading: Tensor | None = None
         for number, layer in enumerate(self._layers[:depth]):
@@ -221,270 +228,11 @@ class FusedBiLM(BiLMBase):
                 if reading is None
                 else layer.products(reading, batch.batch_sizes, buffers)
             )
-            self._read_layer(layer, products, batch, buffers, below, outputs[number], above)
+            layer.read(products, batch.places, buffers, below, outputs[number], above)
             final.hidden[number].index_copy_(1, batch.order, buffers.hidden.float())
             final.memory[number].index_copy_(1, batch.order, buffers.memory)
             reading = above
         return outputs, *final
-
-    def _read_layer(
-        self,
-        layer: FusedLayer,
-        products: Iterator[_Products],
-        batch: _Batch,
-        buffers: _Buffers,
-        below: Tensor | None,
-        output: Tensor,
-        above: Tensor | None,
-    ) -> None:
-        """Run one layer over all time steps.
-
-        Args:
-            layer: Its weights.
-            products: Its input products, some steps at a time.
-            batch: How sentences are laid out.
-            buffers: Holds the state of the layer, which becomes that of the end.
-            below: Output of the layer below if it is added, `(n, 2 * projection_dim)`.
-            output: Receives the output, `(n, 2 * projection_dim)`.
-            above: Receives it in the order of reading, for the layer above,
-                `(2, n, projection_dim)`.
-        """
-        clip = self.config.proj_clip if layer.projection is not None else None
-        place, rows = 0, 0
-        for part in products:
-            for size in part.sizes:
-                if size != rows:
-                    rows, step = size, buffers.rows(size)
-                torch.bmm(step.hidden, layer.recurrent, out=step.recurrent)
-                lstm_cell(
-                    part.products,
-                    part.places,
-                    place - part.first,
-                    step.recurrent,
-                    step.memory,
-                    step.cells,
-                    self.config.cell_clip,
-                    self._compiled,
-                )
-                if layer.projection is not None:
-                    torch.bmm(step.cells, layer.projection, out=step.projected)
-                store_step(
-                    step.projected,
-                    batch.places,
-                    place,
-                    step.hidden,
-                    below,
-                    output,
-                    above,
-                    clip,
-                    self._compiled,
-                )
-                place += size
-
-
-class FusedLayer:
-    """Both directions of one layer.
-
-    Args:
-        sides: The plain layers, forward and backward; they are emptied.
-        dtype: Type of the products.
-        device: Where to compute.
-    """
-
-    def __init__(
-        self, sides: tuple[LSTMLayer, LSTMLayer], dtype: torch.dtype, device: torch.device
-    ) -> None:
-        def stack(weights: list[Tensor]) -> Tensor:
-            return torch.stack(weights).detach().to(device, dtype)
-
-        self._bias = [side.bias.detach().cpu().clone() for side in sides]
-        self._input = stack([side.input_weight for side in sides])
-        self._input_bias = stack([side.gate_bias() for side in sides])
-        # Products want weights on the right; turned round as views, they stay as they were given.
-        self.recurrent = stack([side.recurrent_weight for side in sides]).transpose(1, 2)
-        """Shape `(2, projection_dim, 4 * dim)`."""
-        self.projection: Tensor | None = None
-        """Shape `(2, dim, projection_dim)`."""
-        weights = [s.projection_weight for s in sides if s.projection_weight is not None]
-        if weights:
-            self.projection = stack([*weights]).transpose(1, 2)
-        for side in sides:
-            side.to("meta")
-
-    def tensors(self, direction: int) -> Tensors:
-        """Give the weights of one direction back under the plain layer's names."""
-        tensors = {
-            "bias": self._bias[direction],
-            "input_weight": self._input[direction],
-            "recurrent_weight": self.recurrent[direction].T,
-        }
-        if self.projection is not None:
-            tensors["projection_weight"] = self.projection[direction].T
-        return {name: tensor.cpu().contiguous() for name, tensor in tensors.items()}
-
-    def products_of_words(
-        self, vectors: Tensor, words: Tensor, batch_sizes: Sequence[int], buffers: _Buffers
-    ) -> Iterator[_Products]:
-        """Multiply words: each distinct one once, unless they are too many to be kept together.
-
-        Args:
-            vectors: Vectors of the distinct words, `(m, projection_dim)`.
-            words: Which of them is read at each place of the batch, int64 `(2, n)`.
-            batch_sizes: Rows of each time step.
-            buffers: Where products go that are not kept together.
-        """
-        m = len(vectors)
-        if m <= words.shape[1] and m * buffers.product_bytes <= buffers.room.table:
-            table = vectors.new_empty(2, m, self._input.shape[1])
-            for direction in range(2):
-                self._multiply(direction, vectors, table[direction])
-            yield _Products(table, words, 0, batch_sizes)
-            return
-        yield from self._in_slices(lambda d, s: vectors[words[d, s]], batch_sizes, buffers)
-
-    def products(
-        self, inputs: Tensor, batch_sizes: Sequence[int], buffers: _Buffers
-    ) -> Iterator[_Products]:
-        """Multiply what the layer below gave, `(2, n, projection_dim)` in the order of reading."""
-        yield from self._in_slices(lambda d, s: inputs[d, s], batch_sizes, buffers)
-
-    def _in_slices(
-        self,
-        inputs_at: Callable[[int, slice], Tensor],
-        batch_sizes: Sequence[int],
-        buffers: _Buffers,
-    ) -> Iterator[_Products]:
-        place = 0
-        for sizes in step_runs(batch_sizes, buffers.product_rows):
-            end = place + sum(sizes)
-            products = buffers.products[:, : end - place]
-            for direction in range(2):
-                self._multiply(
-                    direction, inputs_at(direction, slice(place, end)), products[direction]
-                )
-            yield _Products(products, None, place, sizes)
-            place = end
-
-    def _multiply(self, direction: int, inputs: Tensor, products: Tensor) -> None:
-        bias, weight = self._input_bias[direction], self._input[direction]
-        torch.addmm(bias, inputs, weight.T, out=products)
-
-
-class _Room(NamedTuple):
-    """Bytes that input products may take."""
-
-    table: int
-    """Those of all distinct words."""
-    slice: int
-    """Those of some time steps of an upper layer."""
-
-    @classmethod
-    def on(cls, device: torch.device) -> _Room:
-        """Give what is right for a device: a small part of a GPU's memory."""
-        if device.type != "cuda":
-            return cls(_TABLE_BYTES, _SLICE_BYTES)
-        memory = torch.cuda.get_device_properties(device).total_memory
-        return cls(min(_TABLE_BYTES, memory // 16), min(_SLICE_BYTES, memory // 32))
-
-
-class _Batch(NamedTuple):
-    """How sentences are laid out for reading; see `batching.Packing`."""
-
-    places: Tensor
-    """Which word stands at each place, reading forwards and backwards, int64 `(2, n)`."""
-    order: Tensor
-    """Sentences from longest to shortest, int64 `(rows,)`."""
-    batch_sizes: list[int]
-    """Rows of each time step."""
-
-
-class _Products(NamedTuple):
-    """Input products of some time steps."""
-
-    products: Tensor
-    """Shape `(2, m, 4 * dim)`."""
-    places: Tensor | None
-    """Which of them stands at each place of the batch, int64 `(2, n)`; None: the next one."""
-    first: int
-    """The place of the first, where `places` is None."""
-    sizes: Sequence[int]
-    """Rows of each of the time steps."""
-
-
-class _Step(NamedTuple):
-    """Buffers of one time step; shapes are `(2, rows, width)`."""
-
-    hidden: Tensor
-    memory: Tensor
-    recurrent: Tensor
-    cells: Tensor
-    projected: Tensor
-
-
-class _Buffers:
-    """Memory of a pass over a batch, made once.
-
-    Args:
-        config: Sizes.
-        batch_sizes: Rows of each time step.
-        dtype: Type of the products.
-        device: Where to compute.
-        room: How much memory input products may take.
-    """
-
-    def __init__(
-        self,
-        config: ElmoConfig,
-        batch_sizes: Sequence[int],
-        dtype: torch.dtype,
-        device: torch.device,
-        room: _Room,
-    ) -> None:
-        self._config = config
-        self._dtype = dtype
-        self.room = room
-        rows, n = batch_sizes[0], sum(batch_sizes)
-        self.product_bytes = 2 * 4 * config.dim * dtype.itemsize
-        """Size of the input products of one place, both directions together."""
-        self.product_rows = min(n, max(rows, room.slice // self.product_bytes))
-        """Places whose input products are kept at a time."""
-        self._device = device
-        self._products: Tensor | None = None
-        self.hidden = torch.empty(0)
-        """Hidden state, `(2, rows, projection_dim)`."""
-        self.memory = torch.empty(0)
-        """Memory, float32 `(2, rows, dim)`."""
-        self._recurrent = self._empty(2 * rows * 4 * config.dim)
-        self._cells = self._empty(2 * rows * config.dim)
-        self._projected = self._empty(2 * rows * config.projection_dim)
-
-    def _empty(self, *shape: int) -> Tensor:
-        return torch.empty(shape, dtype=self._dtype, device=self._device)
-
-    @property
-    def products(self) -> Tensor:
-        """Room for the input products of some time steps, `(2, product_rows, 4 * dim)`."""
-        if self._products is None:
-            self._products = self._empty(2, self.product_rows, 4 * self._config.dim)
-        return self._products
-
-    def begin(self, start: State, layer: int, order: Tensor) -> None:
-        """Set the state in which a layer starts."""
-        self.hidden = start.hidden[layer].index_select(1, order).to(self._dtype)
-        self.memory = start.memory[layer].index_select(1, order).float()
-
-    def rows(self, rows: int) -> _Step:
-        """Give the buffers of a step with so many rows."""
-        dim, width = self._config.dim, self._config.projection_dim
-        cells = self._cells[: 2 * rows * dim].view(2, rows, dim)
-        projected = self._projected[: 2 * rows * width].view(2, rows, width)
-        return _Step(
-            hidden=self.hidden[:, :rows],
-            memory=self.memory[:, :rows],
-            recurrent=self._recurrent[: 2 * rows * 4 * dim].view(2, rows, 4 * dim),
-            cells=cells,
-            projected=projected if self._config.has_projection else cells,
-        )
 
 
 @contextmanager
