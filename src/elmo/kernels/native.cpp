@@ -565,13 +565,15 @@ struct Block {
   Ahead ahead;
 };
 
+constexpr int64_t GROUPS_BETWEEN_FETCHES = 16;
+
 // Adds to sums the products of R rows and a few panels of a block, from the n-th on.
 template <class F, int R, int PANELS>
 inline __attribute__((always_inline)) void accumulate_block(
     typename F::Sum (&sums)[R][PANELS * VECTORS], const typename F::Input* x,
     const Block<F>& block, int64_t n) {
   const auto* const weights = block.weights + n * block.panel_stride;
-  const int64_t part = block.ahead.weights ? 16 : block.groups;
+  const int64_t part = block.ahead.weights ? GROUPS_BETWEEN_FETCHES : block.groups;
   for (int64_t g = 0; g < block.groups; g += part) {
     block.ahead.fetch_part(n, PANELS, g / part, (block.groups + part - 1) / part);
     accumulate<F, R, PANELS>(sums, x + g * R * F::GROUP, weights + g * COLUMNS * F::GROUP,

@@ -150,6 +150,7 @@ def _commands() -> str:
 
 ```
 elmo task report --data DATA --out REPORT --seeds 3      # one run a cell; goes on where it stopped
+elmo task report --data DATA --out REPORT --seeds 3 --device cuda --workers 16    # on one large GPU
 elmo task report --out REPORT --only-write --write docs/results.md
 ```
 
