@@ -16,10 +16,10 @@ import elmo.softmax_losses
 from elmo import BiLM
 from elmo.errors import ConfigError, WeightsError
 from elmo.output_layers import (
-    OutputLayer,
     adaptive_cutoffs,
     draw_candidates,
     full_loss,
+    load_output_layer,
     make_output_layer,
     sampled_loss,
 )
@@ -396,7 +396,7 @@ def test_exact_values_follow_the_weights_through_training(kind):
         loss.backward()
         optimizer.step()
         values.append(layer.nll(hidden, targets))
-        fresh = OutputLayer.from_tensors(layer.to_tensors()).eval()
+        fresh = load_output_layer(layer.to_tensors()).eval()
         assert torch.equal(values[-1], fresh.nll(hidden, targets))
     assert all(after.mean() < before.mean() for before, after in itertools.pairwise(values))
 
@@ -442,10 +442,10 @@ def test_a_shared_table_learns_from_both_ends_and_is_saved_once(kind):
 def test_a_shared_table_predicts_as_a_copy_of_it_would(kind):
     table = torch.randn(9, 4, generator=torch.Generator().manual_seed(1))
     shared = make_output_layer(kind, 8, 4, tied=table)
-    own = OutputLayer.from_tensors({"weight": table[1:], "bias": shared.bias.detach()})
+    own = load_output_layer({"weight": table[1:], "bias": shared.bias.detach()})
     hidden, _ = drawn_rows(5, 8, 4, dtype=torch.float32)
     assert torch.equal(shared.log_probs(hidden), own.log_probs(hidden))
-    loaded = OutputLayer.from_tensors(shared.to_tensors(), tied=table)
+    loaded = load_output_layer(shared.to_tensors(), tied=table)
     assert torch.equal(loaded.log_probs(hidden), own.log_probs(hidden))
 
 
@@ -453,7 +453,7 @@ def test_a_shared_table_predicts_as_a_copy_of_it_would(kind):
 def test_a_saved_layer_comes_back(kind):
     layer = drawn_layer(kind, 60, 16, dtype=torch.float32)
     tensors = layer.to_tensors()
-    again = OutputLayer.from_tensors(tensors, kind=kind)
+    again = load_output_layer(tensors, kind=kind)
     assert type(again) is type(layer)
     assert (again.n_words, again.dim) == (60, 16)
     hidden, targets = drawn_rows(4, 60, 16, dtype=torch.float32)
@@ -465,7 +465,7 @@ def test_a_saved_layer_comes_back(kind):
 
 def test_full_and_sampled_layers_share_their_tensors():
     layer = drawn_layer("full", 6, 3, dtype=torch.float32)
-    sampled = OutputLayer.from_tensors(layer.to_tensors(), kind="sampled", n_samples=7)
+    sampled = load_output_layer(layer.to_tensors(), kind="sampled", n_samples=7)
     assert sampled.n_samples == 7
     assert sorted(sampled.to_tensors()) == ["bias", "weight"]
 
@@ -503,17 +503,15 @@ def test_impossible_layers_are_refused_with_a_reason():
     with pytest.raises(ConfigError, match="4 values at least"):
         make_output_layer("adaptive", 10, 3)
     with pytest.raises(ConfigError, match="'full' and cannot go on as 'adaptive'"):
-        OutputLayer.from_tensors(
-            {"weight": torch.zeros(3, 2), "bias": torch.zeros(3)}, kind="adaptive"
-        )
+        load_output_layer({"weight": torch.zeros(3, 2), "bias": torch.zeros(3)}, kind="adaptive")
 
 
 def test_damaged_tensors_are_refused_with_a_reason():
     with pytest.raises(WeightsError, match="has bias, expected weight and bias"):
-        OutputLayer.from_tensors({"bias": torch.zeros(3)})
+        load_output_layer({"bias": torch.zeros(3)})
     with pytest.raises(WeightsError, match=r"weight of shape \(4, 2\) and a bias of shape \(3,\)"):
-        OutputLayer.from_tensors({"weight": torch.zeros(4, 2), "bias": torch.zeros(3)})
+        load_output_layer({"weight": torch.zeros(4, 2), "bias": torch.zeros(3)})
     tensors = make_output_layer("adaptive", 60, 16).to_tensors()
     del tensors["tail.0.0.weight"]
     with pytest.raises(WeightsError, match="damaged"):
-        OutputLayer.from_tensors(tensors)
+        load_output_layer(tensors)

@@ -18,7 +18,8 @@ from elmo.checkpoint import Checkpoint
 from elmo.devices import find_device
 from elmo.errors import MissingFileError, WeightsError
 from elmo.fused import FusedBiLM, on_gpu
-from elmo.output_layers import OutputLayer
+from elmo.output_base import OutputLayer
+from elmo.output_layers import load_output_layer
 from elmo.packed import PackedBiLM
 from elmo.pipeline import Pipeline
 from elmo.selection import select_layers
@@ -139,7 +140,7 @@ def open_output_layer(checkpoint: Checkpoint) -> tuple[Vocabulary, OutputLayer]:
     tied = None
     if "weight" not in checkpoint.softmax and not checkpoint.config.reads_characters:
         tied = checkpoint.tensors["words.embedding.weight"]
-    layer = OutputLayer.from_tensors(checkpoint.softmax, tied=tied)
+    layer = load_output_layer(checkpoint.softmax, tied=tied)
     expected = (len(checkpoint.vocabulary), checkpoint.config.projection_dim)
     if (layer.n_words, layer.dim) != expected:
         raise WeightsError(

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from elmo.bilm import State
-from elmo.output_layers import Drawn
+from elmo.output_base import Drawn
 from elmo.training.streams import Batch
 
 _WARM_UP = 3

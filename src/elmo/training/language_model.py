@@ -12,7 +12,7 @@ from elmo.bilm import BiLM, State, zero_state
 from elmo.characters import padding_character
 from elmo.kernels.gpu import triton_ready
 from elmo.layers import CharacterEncoder, LayerState, RecurrentLayer
-from elmo.output_layers import Drawn, OutputLayer
+from elmo.output_base import Drawn, OutputLayer
 from elmo.training.recurrence import run_layer
 from elmo.training.spelling import encode_spelling
 from elmo.training.streams import Batch

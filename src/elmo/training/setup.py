@@ -14,7 +14,8 @@ from elmo.config import ElmoConfig
 from elmo.errors import ConfigError
 from elmo.layers import WordEncoder
 from elmo.models import open_model
-from elmo.output_layers import OutputLayer, make_output_layer
+from elmo.output_base import OutputLayer
+from elmo.output_layers import load_output_layer, make_output_layer
 from elmo.settings import SoftmaxKind
 from elmo.static_vectors import initial_embedding
 from elmo.training.language_model import LanguageModel
@@ -189,7 +190,7 @@ def _known_output(
     if checkpoint.vocabulary.words == vocabulary.words:
         saved = {name: tensor.clone() for name, tensor in checkpoint.softmax.items()}
         adaptive = "head.weight" in saved
-        known = OutputLayer.from_tensors(
+        known = load_output_layer(
             saved,
             kind=settings.softmax if adaptive else _softmax_kind(settings, vocabulary),
             n_samples=_n_samples(settings, vocabulary),

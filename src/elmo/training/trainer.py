@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 from torch.nn.parallel import DistributedDataParallel
 
+from elmo.adaptive_softmax import AdaptiveSoftmax
 from elmo.bilm import State
 from elmo.checkpoint import save_folder, save_published
 from elmo.errors import (
@@ -29,7 +30,7 @@ from elmo.errors import (
 )
 from elmo.kernels.gpu import reason_against_triton
 from elmo.models import open_model
-from elmo.output_layers import AdaptiveSoftmax, Drawn
+from elmo.output_base import Drawn
 from elmo.training.graphed_step import GraphedStep
 from elmo.training.heldout import heldout_streams
 from elmo.training.language_model import measure
