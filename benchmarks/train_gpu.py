@@ -28,7 +28,7 @@ from elmo.benchmark.corpus import make_sentences
 from elmo.benchmark.machine import this_machine
 from elmo.config import ElmoConfig
 from elmo.devices import find_device
-from elmo.training import trainer
+from elmo.training import gradients, trainer
 from elmo.training.metrics import METRICS_FILE, SPEED_FILE, read_metrics
 from elmo.training.prepare import prepare
 from elmo.training.prepare_settings import PrepareSettings
@@ -277,8 +277,8 @@ def _losses(settings: TrainSettings, chance: int) -> np.ndarray[Any, Any]:
         settings: How.
         chance: Changes dropout and candidates, but neither weights nor the order of the text.
     """
-    plain = trainer._mixed
-    with mock.patch.object(trainer, "_mixed", lambda *numbers: plain(chance, *numbers)):
+    plain = gradients._mixed
+    with mock.patch.object(gradients, "_mixed", lambda *numbers: plain(chance, *numbers)):
         trainer.train(settings)
     assert settings.out is not None
     rows = read_metrics(settings.out / METRICS_FILE)

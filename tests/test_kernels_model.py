@@ -255,11 +255,11 @@ def test_a_run_of_recorded_steps_equals_a_plain_one_and_goes_on(tmp_path, monkey
     }  # fmt: skip
     train(TrainSettings(out=tmp_path / "plain", steps=12, **common))
 
-    def make(run):
-        learning = [p for p in run.model.parameters() if p.requires_grad]
-        return StepOnCPU(run._work, learning, run.state, run.losses)
+    def make(self):
+        learning = [p for p in self.model.parameters() if p.requires_grad]
+        return StepOnCPU(self._work, learning, self.state, self.losses)
 
-    monkeypatch.setattr("elmo.training.trainer._Run._make_graphed", make)
+    monkeypatch.setattr("elmo.training.gradients.Gradients._make_graphed", make)
     train(TrainSettings(out=tmp_path / "recorded", steps=12, **common))
     for path in (tmp_path / "recorded" / "snapshots").glob("*12.*"):
         path.unlink()

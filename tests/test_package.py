@@ -55,7 +55,7 @@ LEVELS = [
     {"training.spelling"},
     {"training.language_model", "training.processes", "training.waiting", "training.record"},
     {"training.optimizers", "training.setup", "training.graphed_step"},
-    {"training.heldout"},
+    {"training.heldout", "training.gradients"},
     {"training.trainer"},
     {"training.finetune"},
     {"tasks.recipe"},

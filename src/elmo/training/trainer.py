@@ -11,13 +11,9 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
-from torch import Tensor
-from torch.nn.parallel import DistributedDataParallel
 
-from elmo.adaptive_softmax import AdaptiveSoftmax
 from elmo.bilm import State
 from elmo.checkpoint import save_folder, save_published
 from elmo.errors import (
@@ -30,8 +26,7 @@ from elmo.errors import (
 )
 from elmo.kernels.gpu import reason_against_triton
 from elmo.models import open_model
-from elmo.output_base import Drawn
-from elmo.training.graphed_step import GraphedStep
+from elmo.training.gradients import Gradients
 from elmo.training.heldout import heldout_streams
 from elmo.training.language_model import measure
 from elmo.training.metrics import CURVE_FILE, METRICS_FILE, draw_curve, read_metrics
@@ -134,30 +129,15 @@ class _Run:
         self.streams = self._make_streams()
         self.heldout = self._make_heldout()
         self.progress = Progress()
-        self.state = self.model.start(self.rows // processes.world, processes.device)
-        self.losses = torch.zeros(2, dtype=torch.float64, device=processes.device)
-        """Sum of the directions' losses since the last row of metrics."""
-        self.n_losses = 0
+        own_rows = self.rows // processes.world
+        self.gradients = Gradients(
+            self.model, self.optimizer, self.recipe, settings, processes, own_rows
+        )
         if settings.resume is not None:
             self._restore()
         self._begin()
 
     # --- putting together -------------------------------------------------------------------------
-
-    def _make_graphed(self) -> GraphedStep | None:
-        """Give what records steps, where that is possible."""
-        settings = self.settings
-        if (
-            settings.no_graphs
-            or self.processes.device.type != "cuda"
-            or self.processes.world > 1
-            or settings.accumulate > 1
-            or settings.compile
-            or isinstance(self.model.output, AdaptiveSoftmax)  # asks which words are rare
-        ):
-            return None
-        learning = [p for p in self.model.parameters() if p.requires_grad]
-        return GraphedStep(self._work, learning, self.state, self.losses)
 
     def _make_streams(self) -> Streams:
         settings = self.settings
@@ -228,7 +208,7 @@ class _Run:
         self.model.train()
         finished = True
         with stop_signals() as stop, self._batches() as batches:
-            self._set_phase()
+            self.gradients.set_phase(self._head_only())
             if self.progress.step == 0 and settings.start_from is not None:
                 self._validate()  # where it comes from
             while self._done() < 1 and not self._is_out_of_patience():
@@ -246,7 +226,7 @@ class _Run:
         return self._end(finished)
 
     def _end(self, finished: bool) -> TrainReport:
-        if finished and self.n_losses:
+        if finished and self.gradients.n_losses:
             self._log()
         if finished and self.progress.step % self.settings.validate_every:
             self._validate()
@@ -265,7 +245,7 @@ class _Run:
             out=self.out,
             progress=self.progress,
             finished=finished,
-            loss=self._mean_loss() if self.n_losses else self.last_loss,
+            loss=self._mean_loss() if self.gradients.n_losses else self.last_loss,
             words_per_second=self.progress.tokens / max(1e-9, self.progress.seconds),
             curve=curve,
         )
@@ -288,11 +268,13 @@ class _Run:
     def _step(self, batches: Iterator[tuple[Batch, Position]]) -> None:
         """Take one optimizer step."""
         settings, progress = self.settings, self.progress
-        self._set_phase()
+        self.gradients.set_phase(self._head_only())
         rate = self.recipe.rate
         self.rate = set_rate(self.optimizer, settings, rate, progress.step, self._done())
-        find = self._find_gradients if self.graphed is None else self._replay_gradients
-        n_tokens, position = find(batches)
+        knew = self.gradients.trouble
+        n_tokens, position = self.gradients.find(batches, progress.step)
+        if self.gradients.trouble != knew:
+            self.record.say(f"note: steps cannot be recorded: {self.gradients.trouble}")
         self._check_finite()
         self.optimizer.step()
         self.progress = dataclasses.replace(
@@ -304,90 +286,9 @@ class _Run:
             seconds=self.processes.first_says(time.monotonic() - self.started),
         )
 
-    def _find_gradients(self, batches: Iterator[tuple[Batch, Position]]) -> tuple[int, Position]:
-        """Sum and clip the gradients of a step's batches; give its words and what follows them."""
-        settings = self.settings
-        self.optimizer.zero_grad(set_to_none=True)
-        n_tokens = 0
-        for part in range(settings.accumulate):
-            batch, position = next(batches)
-            n_tokens += batch.n_tokens * self.processes.world
-            is_last = part == settings.accumulate - 1
-            with nullcontext() if is_last else self._without_sync():
-                self._backward(batch.to(self.processes.device), part)
-        self.norm = self._clip()
-        return n_tokens, position
-
-    def _replay_gradients(self, batches: Iterator[tuple[Batch, Position]]) -> tuple[int, Position]:
-        """Do the same with a recorded step."""
-        assert self.graphed is not None
-        batch, position = next(batches)
-        knew = self.graphed.trouble
-        self.graphed(batch, self.model.output.draw(self._seed(0)))
-        if self.graphed.trouble != knew:
-            self.record.say(f"note: steps cannot be recorded: {self.graphed.trouble}")
-        self.state, self.norm = self.graphed.state, self.graphed.norm
-        self.n_losses += 1
-        return batch.n_tokens, position
-
-    def _backward(self, batch: Batch, part: int) -> None:
-        """Add the gradients of a batch."""
-        settings = self.settings
-        seed = self._seed(part)
-        with self._autocast():
-            losses, hidden, memory = self.parallel(*batch.parts, *self.state, seed)
-        factor = self.recipe.loss_factor / settings.accumulate
-        (losses.mean() * factor).backward()
-        self.state = State(hidden, memory)
-        self.losses += losses.detach().double()
-        self.n_losses += 1
-
-    def _work(
-        self, batch: Batch, state: State, drawn: Drawn | None
-    ) -> tuple[Tensor, State, Tensor]:
-        """Do what a step does on the GPU; see `GraphedStep`."""
-        with self._autocast():
-            losses, state = self.model.losses(batch, state, drawn)
-        torch.autograd.backward(losses.mean() * self.recipe.loss_factor)
-        return losses, state, self._clip()
-
-    def _seed(self, part: int) -> int:
-        """Set the seed of dropout, and give that of the candidates."""
-        seed = _mixed(self.settings.seed, self.progress.step, part)
-        # Dropout differs between processes, candidates do not.
-        torch.manual_seed(_mixed(seed, self.processes.rank + 1))
-        return seed
-
-    def _autocast(self) -> torch.autocast:
-        device = self.processes.device.type
-        return torch.autocast(device, torch.bfloat16, enabled=self.settings.precision == "bf16")
-
-    def _clip(self) -> Tensor:
-        """Clip the gradients; give their norm before."""
-        return torch.nn.utils.clip_grad_norm_(
-            self.model.parameters(), self.recipe.clip, error_if_nonfinite=False
-        )
-
-    def _set_phase(self) -> None:
-        """Freeze the body while only the output layer is to learn."""
-        head_only = self._done() < self.head_share
-        if getattr(self, "head_only", None) == head_only:
-            return
-        self.head_only = head_only
-        self.model.bilm.requires_grad_(not head_only)
-        if self.settings.freeze_words:
-            self.model.bilm.words.requires_grad_(False)
-        self.model.output.requires_grad_(True)
-        self.parallel: Any = self.model
-        if self.processes.world > 1:
-            self.parallel = DistributedDataParallel(self.model)
-        self.graphed = self._make_graphed()
-
-    def _without_sync(self) -> AbstractContextManager[None]:
-        manager: AbstractContextManager[None] = (
-            self.parallel.no_sync() if self.processes.world > 1 else nullcontext()
-        )
-        return manager
+    def _head_only(self) -> bool:
+        """Tell whether only the output layer is to learn by now."""
+        return self._done() < self.head_share
 
     def _done(self) -> float:
         """Give the share of the run that is done."""
@@ -409,13 +310,10 @@ class _Run:
     # --- telling ----------------------------------------------------------------------------------
 
     def _mean_loss(self) -> float:
-        return float(self._mean_losses().mean())
-
-    def _mean_losses(self) -> Tensor:
-        return self.processes.mean(self.losses.clone()) / self.n_losses
+        return float(self.gradients.mean_losses().mean())
 
     def _log(self) -> None:
-        forward, backward = self._mean_losses().tolist()
+        forward, backward = self.gradients.mean_losses().tolist()
         self.last_loss = loss = (forward + backward) / 2
         progress = self.progress
         self.record.row(
@@ -428,23 +326,21 @@ class _Run:
                 "loss_forward": forward,
                 "loss_backward": backward,
                 "rate": self.rate,
-                "gradient_norm": float(self.norm),
+                "gradient_norm": float(self.gradients.norm),
             }
         )
         self.record.advance(progress, self._done(), loss)
-        self.losses.zero_()
-        self.n_losses = 0
+        self.gradients.forget_losses()
 
     def _check_finite(self) -> None:
         """Stop before weights are spoilt."""
-        norm = self.norm
         if self.processes.device.type == "cuda" and (
             (self.progress.step + 1) % self.settings.log_every
             and (self.progress.step + 1) % self.settings.checkpoint_every
         ):
             # Waiting for the GPU in each step is slow: a NaN stays, so look before it is saved.
             return
-        if self.processes.agree(not bool(torch.isfinite(norm))):
+        if self.processes.agree(not bool(torch.isfinite(self.gradients.norm))):
             raise DivergedError(
                 f"the gradient is not finite at step {self.progress.step + 1} (epoch "
                 f"{self.progress.epoch}, after {self.progress.tokens:,} words): the run has "
@@ -503,8 +399,8 @@ class _Run:
         save_folder(to_checkpoint(self.model, self.corpus.vocabulary), self.out / name)
 
     def _snapshot(self) -> None:
-        hidden, memory = (self.processes.gather(part, dim=2) for part in self.state)
-        losses = self.processes.mean(self.losses.clone())
+        hidden, memory = (self.processes.gather(part, dim=2) for part in self.gradients.state)
+        losses = self.processes.mean(self.gradients.losses.clone())
         if not self.processes.is_first:
             return
         tensors, rest = optimizer_tensors(self.optimizer)
@@ -512,7 +408,11 @@ class _Run:
         tensors |= {f"model.{name}": p for name, p in self.model.named_parameters()}
         tensors |= {"state.hidden": hidden, "state.memory": memory, "losses": losses}
         progress = dataclasses.replace(self.progress, metrics_bytes=self.record.length)
-        about = {"optimizer": rest, "n_losses": self.n_losses, "data": self.corpus.fingerprint}
+        about = {
+            "optimizer": rest,
+            "n_losses": self.gradients.n_losses,
+            "data": self.corpus.fingerprint,
+        }
         save_snapshot(self.out, Snapshot(progress, tensors, about), self.settings.keep)
 
     def _restore(self) -> None:
@@ -530,21 +430,12 @@ class _Run:
                 parameter.copy_(snapshot.tensors[f"model.{name}"])
         restore_optimizer(self.optimizer, snapshot.tensors, snapshot.settings["optimizer"])
         device = self.processes.device
-        self.state = State(
+        self.gradients.state = State(
             *(
                 self.processes.own_rows(snapshot.tensors[f"state.{part}"], dim=2).to(device)
                 for part in ("hidden", "memory")
             )
         )
-        self.losses = snapshot.tensors["losses"].to(device)
-        self.n_losses = snapshot.settings["n_losses"]
+        self.gradients.losses = snapshot.tensors["losses"].to(device)
+        self.gradients.n_losses = snapshot.settings["n_losses"]
         self.progress = snapshot.progress
-
-
-def _mixed(*numbers: int) -> int:
-    """Mix numbers to a seed, the same on every machine."""
-    seed = 0x9E3779B97F4A7C15
-    for number in numbers:
-        seed = ((seed ^ number) * 0xBF58476D1CE4E5B9) & (2**63 - 1)
-        seed ^= seed >> 29
-    return seed
