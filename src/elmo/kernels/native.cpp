@@ -78,6 +78,8 @@ Ints nearest(Floats values) {
   return __builtin_convertvector((values + ROUNDING) - ROUNDING, Ints);
 }
 
+constexpr float FINER = 254.f;  // half a step is at most 127 finer ones
+
 Floats bounded(Floats values, float bound) {
   values = values < bound ? values : all(bound);
   return values > -bound ? values : all(-bound);
@@ -127,7 +129,9 @@ float largest_magnitude(const float* values, int64_t n) {
 // Where EXPANDS, weights are turned into float32 on the way, and for many rows once for all of them.
 // Where MATRIX_UNIT, a unit of its own multiplies 16 rows, 16 groups and 16 outputs at a time (AMX).
 // Where ROUNDS, rows are rounded to Input first, by `convert`, which gives the scale of the row; the
-// values of cells lie between -1 and 1, and `cells` rounds them by a scale known beforehand.
+// values of cells lie between -1 and 1, and `cells` rounds them by a scale known beforehand. Most of
+// them are near 0: where 8 bits are too few for them (TWO_DIGITS), `rests` gives what rounding left,
+// FINER times as large, to be multiplied, too.
 
 // As many inputs as a vector has lanes.
 template <class Input>
@@ -142,6 +146,7 @@ struct Float32 {
   using Loaded = Floats;
   static constexpr int GROUP = 1;
   static constexpr bool EXPANDS = false, ROUNDS = false, WHOLE = false, MATRIX_UNIT = false;
+  static constexpr bool TWO_DIGITS = false;
   static Loaded load_weights(const Weight* from) { return load(from); }
   static Loaded spread(const Input* from) { return all(*from); }
   static Sum add(Sum sum, Loaded x, Loaded w) { return sum + x * w; }
@@ -177,6 +182,7 @@ struct Bfloat16Pairs {  // products of pairs of bfloat16 in one instruction
   using Loaded = __m512i;
   static constexpr int GROUP = 2;
   static constexpr bool EXPANDS = false, ROUNDS = true, WHOLE = false, MATRIX_UNIT = false;
+  static constexpr bool TWO_DIGITS = false;
   static Loaded load_weights(const Weight* from) { return _mm512_loadu_si512(from); }
   static Loaded spread(const Input* from) {
     int32_t pair;
@@ -211,6 +217,7 @@ struct Int8Words {  // 8-bit weights times 16-bit inputs: no rounding of inputs 
   using Sum = Ints;
   static constexpr int GROUP = 2;
   static constexpr bool EXPANDS = false, ROUNDS = true, WHOLE = true, MATRIX_UNIT = false;
+  static constexpr bool TWO_DIGITS = false;
 #if defined(__AVX512BW__)
   using Loaded = __m512i;
   static Loaded load_weights(const Weight* from) {
@@ -251,6 +258,12 @@ struct Int8Words {  // 8-bit weights times 16-bit inputs: no rounding of inputs 
 };
 
 #if defined(__AVX512VNNI__)
+// What is left of values in steps of 1/127 when they are rounded to these, in finer steps.
+Ints rest(Floats values) {
+  const Floats steps = values * 127.f;
+  return nearest((steps - ((steps + ROUNDING) - ROUNDING)) * FINER);
+}
+
 struct Int8Bytes {  // 8-bit weights times 8-bit inputs, four at a time
   using Weight = int8_t;
   using Input = uint8_t;  // 128 more than meant: the instruction wants one side unsigned
@@ -258,6 +271,7 @@ struct Int8Bytes {  // 8-bit weights times 8-bit inputs, four at a time
   using Loaded = __m512i;
   static constexpr int GROUP = 4;
   static constexpr bool EXPANDS = false, ROUNDS = true, WHOLE = true, MATRIX_UNIT = false;
+  static constexpr bool TWO_DIGITS = true;
   static Loaded load_weights(const Weight* from) { return _mm512_loadu_si512(from); }
   static Loaded spread(const Input* from) {
     int32_t four;
@@ -276,6 +290,9 @@ struct Int8Bytes {  // 8-bit weights times 8-bit inputs, four at a time
   static float cell_scale(int64_t) { return 1.f / 127.f; }
   static auto cells(Floats values, int64_t) {
     return __builtin_convertvector(nearest(values * 127.f) + 128, Lanes<Input>::Vector);
+  }
+  static auto rests(Floats values) {
+    return __builtin_convertvector(rest(values) + 128, Lanes<Input>::Vector);
   }
 };
 #endif
@@ -304,6 +321,7 @@ struct Int8Tiles {
   using Sum = int32_t;
   static constexpr int GROUP = 4;
   static constexpr bool EXPANDS = false, ROUNDS = true, WHOLE = true, MATRIX_UNIT = true;
+  static constexpr bool TWO_DIGITS = true;
   static void add_tiles() {
     _tile_dpbssd(0, 4, 6);
     _tile_dpbssd(1, 4, 7);
@@ -321,6 +339,9 @@ struct Int8Tiles {
   static float cell_scale(int64_t) { return 1.f / 127.f; }
   static auto cells(Floats values, int64_t) {
     return __builtin_convertvector(nearest(values * 127.f), Lanes<Input>::Vector);
+  }
+  static auto rests(Floats values) {
+    return __builtin_convertvector(rest(values), Lanes<Input>::Vector);
   }
 };
 #endif
@@ -471,6 +492,15 @@ class Rows {
   // Where the input `k` of row `r` of the tile that begins at row `first` is.
   Input* place(int64_t first, int64_t height, int64_t r, int64_t k) {
     return &values_[first * width_ + k / DEPTH * DEPTH * height + r * DEPTH + k % DEPTH];
+  }
+
+  // Puts an aligned run of LANES inputs there.
+  template <class Vector>
+  void put(int64_t first, int64_t height, int64_t r, int64_t k, Vector values) {
+    Input* const to = place(first, height, r, k);
+    if constexpr (DEPTH >= LANES) std::memcpy(to, &values, sizeof values);
+    else
+      for (int n = 0; n < LANES; ++n) to[apart(n, height)] = values[n];
   }
 
   // How far from a place the input `n` further on is, for an aligned run of LANES inputs; where
@@ -959,7 +989,7 @@ struct Steps {
 // Gates -> memory and cells of some units: `gates` is (rows, units * UNIT_PANELS * COLUMNS).
 template <class F>
 void update_cells(const Layer& layer, const Steps& steps, const float* gates, int64_t rows,
-                  int64_t first_unit, int64_t units, Rows<F>& cells) {
+                  int64_t first_unit, int64_t units, Rows<F>& cells, Rows<F>& rests) {
   const Tiles<F> tiles{rows};
   for (int64_t tile = 0; tile < tiles.count(); ++tile) {
     const int64_t first = tiles.begin(tile), height = tiles.height(tile);
@@ -972,12 +1002,9 @@ void update_cells(const Layer& layer, const Steps& steps, const float* gates, in
         const Floats value =
             bounded(sigmoid(load(from + LANES)) * load(kept) + added, layer.cell_clip);
         store(kept, value);
-        const auto values =
-            F::cells(sigmoid_times_tanh(load(from + 3 * LANES), value), layer.cells);
-        auto* const to = cells.place(first, height, r, cell);
-        if constexpr (Rows<F>::DEPTH >= LANES) std::memcpy(to, &values, sizeof values);
-        else
-          for (int n = 0; n < LANES; ++n) to[cells.apart(n, height)] = values[n];
+        const Floats given = sigmoid_times_tanh(load(from + 3 * LANES), value);
+        cells.put(first, height, r, cell, F::cells(given, layer.cells));
+        if constexpr (F::TWO_DIGITS) rests.put(first, height, r, cell, F::rests(given));
       }
   }
 }
@@ -986,9 +1013,10 @@ void update_cells(const Layer& layer, const Steps& steps, const float* gates, in
 template <class F>
 class LayerThread {
  public:
-  LayerThread(const Layer& layer, const Steps& steps, Rows<F>& cells, float* projected, Team& team,
-              int64_t me, Room& room)
-      : layer_(layer), steps_(steps), cells_(cells), projected_(projected), team_(team),
+  LayerThread(const Layer& layer, const Steps& steps, Rows<F>& cells, Rows<F>& rests,
+              float* projected, Team& team, int64_t me, Room& room)
+      : layer_(layer), steps_(steps), cells_(cells), rests_(rests), projected_(projected),
+        team_(team),
         first_unit_(team.begin(layer.cells / UNIT_CELLS, me)),
         end_unit_(team.begin(layer.cells / UNIT_CELLS, me + 1)),
         first_panel_(team.begin(layer.projection.panels, me)),
@@ -1030,7 +1058,7 @@ class LayerThread {
       const Task task{layer_.recurrent, rows, start, gates_, units * UNIT_PANELS * COLUMNS,
                       unit * UNIT_PANELS, (unit + units) * UNIT_PANELS, 0};
       multiply<F>(task, hidden_);
-      update_cells<F>(layer_, steps_, gates_, rows, unit, units, cells_);
+      update_cells<F>(layer_, steps_, gates_, rows, unit, units, cells_, rests_);
     }
   }
 
@@ -1040,6 +1068,11 @@ class LayerThread {
     const Task task{layer_.projection, rows, {nullptr, nullptr, 0, 0}, projected_, stride,
                     first_panel_, end_panel_, first};
     multiply<F>(task, cells_);
+    if constexpr (F::TWO_DIGITS) {
+      const Task more{layer_.projection, rows, {projected_, nullptr, stride, 0}, projected_, stride,
+                      first_panel_, end_panel_, first};
+      multiply<F>(more, rests_);
+    }
     const float bound = layer_.projection_clip;
     const int64_t end = std::min(end_panel_ * COLUMNS, layer_.hidden);
     for (int64_t r = 0; r < rows; ++r)
@@ -1062,6 +1095,7 @@ class LayerThread {
   const Layer& layer_;
   const Steps& steps_;
   Rows<F>& cells_;
+  Rows<F>& rests_;
   float* const projected_;
   Team& team_;
   const int64_t first_unit_, end_unit_, first_panel_, end_panel_;
@@ -1084,15 +1118,17 @@ void keep_last_outputs(const Layer& layer, const Steps& steps) {
 template <class F>
 void run_layer(const Layer& layer, const Steps& steps, int64_t threads) {
   const int64_t rows = steps.sizes[0];
-  // Both round the number of cells up, each in its own way.
   std::vector<Room>& own = rooms(threads);
   Room& shared = own[threads];
-  Rows<F> cells(std::max(layer.projection.groups, layer.cells / F::GROUP), rows, shared);
+  // Both round the number of cells up, each in its own way.
+  const int64_t groups = std::max(layer.projection.groups, layer.cells / F::GROUP);
+  Rows<F> cells(groups, rows, shared), rests(F::TWO_DIGITS ? groups : 0, rows, shared);
   if (F::ROUNDS) std::fill_n(cells.scales, rows, F::cell_scale(layer.cells));
+  if (F::TWO_DIGITS) std::fill_n(rests.scales, rows, F::cell_scale(layer.cells) / FINER);
   float* const projected = shared.take<float>(rows * layer.projection.panels * COLUMNS);
   Team::run(threads, [&](Team& team, int64_t me) {
     const Ready<F> ready;
-    LayerThread<F>(layer, steps, cells, projected, team, me, own[me]).run();
+    LayerThread<F>(layer, steps, cells, rests, projected, team, me, own[me]).run();
   });
   keep_last_outputs(layer, steps);
 }
