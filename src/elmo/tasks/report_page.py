@@ -146,7 +146,7 @@ def _machine(found: Cells) -> str:
 
 def _commands() -> str:
     return """\
-## Made by
+## To make it again
 
 ```
 elmo task report --data DATA --out REPORT --seeds 3      # one run a cell; goes on where it stopped
