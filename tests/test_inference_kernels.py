@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from elmo.kernels.gpu import is_interpreted
-from elmo.kernels.inference_cell import lstm_cell, store_step
+from elmo.kernels.inference_cell import Target, lstm_cell, store_step
+from elmo.kernels.inference_row import cell_of_one_row, project_one_row
 from elmo.kernels.word_filters import highest_responses
 
 pytestmark = pytest.mark.skipif(not is_interpreted(), reason="Triton is not installed")
@@ -100,9 +101,8 @@ def test_a_step_is_stored_where_the_plain_code_stores_it(
         hidden = torch.zeros(2, rows + 1, width, dtype=dtype)
         output = torch.full((n, 2 * width), 7.0)
         reading = torch.zeros(2, n, width, dtype=dtype) if read_again else None
-        store_step(
-            projected, places, first, hidden[:, :rows], below, output, reading, clip, compiled
-        )
+        target = Target(places, below, output, reading)
+        store_step(projected, target, first, hidden[:, :rows], clip, compiled)
         results.append((hidden, output, reading))
     for expected, found in zip(*results, strict=True):
         assert (expected is None) == (found is None)
@@ -112,6 +112,83 @@ def test_a_step_is_stored_where_the_plain_code_stores_it(
     untouched = [place for place in range(n) if place not in places[0, first : first + rows]]
     assert (output[untouched, :width] == 7).all()
     assert not hidden[:, rows:].any()
+    if clip is not None:
+        assert hidden.abs().max() <= clip
+
+
+def assert_sums_equal(found, expected, dtype):
+    # The plain code rounds products before they are added to others; the kernel does not.
+    atol = {torch.float32: 1e-5, torch.float16: 1e-2, torch.bfloat16: 8e-2}[dtype]
+    torch.testing.assert_close(found.float(), expected.float(), rtol=0, atol=atol)
+
+
+@settings(max_examples=15)
+@given(
+    dim=st.sampled_from([1, 3, 17]),
+    width=st.sampled_from([1, 5, 513]),
+    place=st.integers(0, 3),
+    indexed=st.booleans(),
+    clip=clips,
+    dtype=dtypes,
+)
+def test_one_row_takes_the_step_of_the_plain_code(dim, width, place, indexed, clip, dtype):
+    n = place + 2
+    index = draw_numbers(0, n, 2, n) if indexed else None
+    products = draw_normal(1, 2, n, 4 * dim, dtype=dtype)
+    # The next row's state lies behind that of the row and must not be read.
+    hidden = draw_normal(2, 2, 2, width, dtype=dtype)
+    hidden[:, 1] = torch.nan
+    weight = (draw_normal(3, 2, 4 * dim, width) / width**0.5).to(dtype)
+    before = draw_normal(4, 2, 2, dim)
+    results = []
+    for compiled in (False, True):
+        memory, cells = before.clone(), torch.zeros(2, 1, dim, dtype=dtype)
+        cell_of_one_row(
+            products, index, place, hidden[:, :1], weight, memory[:, :1], cells, clip, compiled
+        )
+        results.append((memory, cells))
+    (expected, cells), (found, other_cells) = results
+    assert_sums_equal(found, expected, dtype)
+    assert_sums_equal(other_cells, cells, dtype)
+    assert torch.equal(found[:, 1:], before[:, 1:])
+    assert not torch.equal(found[:, :1], before[:, :1])
+
+
+@settings(max_examples=15)
+@given(
+    dim=st.sampled_from([1, 5, 2049]),
+    width=st.sampled_from([1, 3, 6]),
+    place=st.integers(0, 3),
+    adds=st.booleans(),
+    read_again=st.booleans(),
+    clip=clips,
+    dtype=dtypes,
+)
+def test_one_row_is_projected_as_by_the_plain_code(
+    dim, width, place, adds, read_again, clip, dtype
+):
+    n = place + 2
+    places = torch.stack([torch.arange(n).flip(0), torch.arange(n)])
+    cells = draw_normal(0, 2, 1, dim, dtype=dtype)
+    weight = (draw_normal(1, 2, width, dim) / dim**0.5).to(dtype)
+    below = draw_normal(2, n, 2 * width) if adds else None
+    results = []
+    for compiled in (False, True):
+        hidden = torch.zeros(2, 2, width, dtype=dtype)
+        output = torch.full((n, 2 * width), 7.0)
+        reading = torch.full((2, n, width), 7.0, dtype=dtype) if read_again else None
+        target = Target(places, below, output, reading)
+        project_one_row(cells, weight, target, place, hidden[:, :1], clip, compiled)
+        results.append((hidden, output, reading))
+    for expected, found in zip(*results, strict=True):
+        assert (expected is None) == (found is None)
+        if expected is not None:
+            assert_sums_equal(found, expected, dtype)
+    hidden, output, _ = results[1]
+    untouched = [other for other in range(n) if other != places[0, place]]
+    assert (output[untouched, :width] == 7).all()
+    assert hidden[:, :1].any()
+    assert not hidden[:, 1:].any()
     if clip is not None:
         assert hidden.abs().max() <= clip
 

@@ -12,7 +12,8 @@ from elmo.batching import step_runs
 from elmo.bilm import State
 from elmo.checkpoint import Tensors
 from elmo.config import ElmoConfig
-from elmo.kernels.inference_cell import lstm_cell, store_step
+from elmo.kernels.inference_cell import Target, lstm_cell, store_step
+from elmo.kernels.inference_row import cell_of_one_row, project_one_row
 from elmo.layers import LSTMLayer
 
 _SLICE_BYTES = 1 << 30
@@ -116,37 +117,61 @@ class FusedLayer:
             above: Receives it in the order of reading, for the layer above,
                 `(2, n, projection_dim)`.
         """
-        clip = self._config.proj_clip if self._projection is not None else None
         place, rows = 0, 0
+        target = Target(places, below, output, above)
         for part in products:
             for size in part.sizes:
                 if size != rows:
                     rows, step = size, buffers.rows(size)
-                torch.bmm(step.hidden, self._recurrent, out=step.recurrent)
-                lstm_cell(
-                    part.products,
-                    part.places,
-                    place - part.first,
-                    step.recurrent,
-                    step.memory,
-                    step.cells,
-                    self._config.cell_clip,
-                    self._compiled,
-                )
-                if self._projection is not None:
-                    torch.bmm(step.cells, self._projection, out=step.projected)
-                store_step(
-                    step.projected,
-                    places,
-                    place,
-                    step.hidden,
-                    below,
-                    output,
-                    above,
-                    clip,
-                    self._compiled,
-                )
+                if size == 1 and self._compiled and self._projection is not None:
+                    self._read_one(part, place, step, self._projection, target)
+                else:
+                    self._read_rows(part, place, step, target)
                 place += size
+
+    def _read_rows(self, part: Products, place: int, step: _Step, target: Target) -> None:
+        """Take one step of some rows, the first of which stands at a place."""
+        torch.bmm(step.hidden, self._recurrent, out=step.recurrent)
+        lstm_cell(
+            part.products,
+            part.places,
+            place - part.first,
+            step.recurrent,
+            step.memory,
+            step.cells,
+            self._config.cell_clip,
+            self._compiled,
+        )
+        clip = None
+        if self._projection is not None:
+            torch.bmm(step.cells, self._projection, out=step.projected)
+            clip = self._config.proj_clip
+        store_step(step.projected, target, place, step.hidden, clip, self._compiled)
+
+    def _read_one(
+        self, part: Products, place: int, step: _Step, projection: Tensor, target: Target
+    ) -> None:
+        """Do the same for a single row."""
+        cell_of_one_row(
+            part.products,
+            part.places,
+            place - part.first,
+            step.hidden,
+            self._recurrent.transpose(1, 2),
+            step.memory,
+            step.cells,
+            self._config.cell_clip,
+            self._compiled,
+        )
+        project_one_row(
+            step.cells,
+            projection.transpose(1, 2),
+            target,
+            place,
+            step.hidden,
+            self._config.proj_clip,
+            self._compiled,
+        )
 
     def _in_slices(
         self,

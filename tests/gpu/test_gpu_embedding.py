@@ -14,7 +14,8 @@ from elmo.benchmark.corpus import make_sentence, make_sentences
 from elmo.errors import ConfigError, ElmoError
 from elmo.fused import FusedBiLM
 from elmo.kernels.gpu import triton_ready
-from elmo.kernels.inference_cell import lstm_cell, store_step
+from elmo.kernels.inference_cell import Target, lstm_cell, store_step
+from elmo.kernels.inference_row import cell_of_one_row, project_one_row
 from elmo.kernels.word_filters import highest_responses
 from strategies import alphabet_config, seeded_bilm, word_config
 
@@ -103,12 +104,39 @@ def test_the_compiled_store_is_the_plain_one(dtype, rows, width, first):
         hidden = torch.zeros(2, rows + 1, width, device="cuda", dtype=dtype)
         output = torch.zeros(n, 2 * width, device="cuda")
         reading = torch.zeros(2, n, width, device="cuda", dtype=dtype)
-        store_step(
-            projected, places, first, hidden[:, :rows], below, output, reading, 0.5, compiled
-        )
+        target = Target(places, below, output, reading)
+        store_step(projected, target, first, hidden[:, :rows], 0.5, compiled)
         results.append((hidden, output, reading))
     for plain, found in zip(*results, strict=True):
         torch.testing.assert_close(found, plain, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "atol"), [(torch.float32, 1e-4), (torch.bfloat16, 4e-2), (torch.float16, 4e-3)]
+)
+@pytest.mark.parametrize(("dim", "width", "place"), [(4096, 512, 16), (1024, 128, 1), (7, 3, 0)])
+def test_the_compiled_step_of_one_row_is_the_plain_one(dtype, atol, dim, width, place):
+    torch.manual_seed(0)
+    n = place + 3
+    index = torch.randint(n, (2, n), device="cuda")
+    places = torch.stack([torch.randperm(n), torch.randperm(n)]).cuda()
+    products = torch.randn(2, n, 4 * dim, device="cuda").to(dtype)
+    recurrent = (torch.randn(2, 4 * dim, width, device="cuda") / width**0.5).to(dtype)
+    projection = (torch.randn(2, width, dim, device="cuda") / dim**0.5).to(dtype)
+    before = torch.randn(2, 1, dim, device="cuda")
+    results = []
+    for compiled in (False, True):
+        torch.manual_seed(1)
+        hidden = torch.randn(2, 1, width, device="cuda").to(dtype)
+        memory, cells = before.clone(), torch.zeros(2, 1, dim, device="cuda", dtype=dtype)
+        cell_of_one_row(products, index, place, hidden, recurrent, memory, cells, 3.0, compiled)
+        output = torch.zeros(n, 2 * width, device="cuda")
+        reading = torch.zeros(2, n, width, device="cuda", dtype=dtype)
+        target = Target(places, torch.ones_like(output), output, reading)
+        project_one_row(cells, projection, target, place, hidden, 0.5, compiled)
+        results.append((memory, cells, hidden, output, reading))
+    for plain, found in zip(*results, strict=True):
+        torch.testing.assert_close(found, plain, rtol=0, atol=atol)
 
 
 def test_the_compiled_filters_are_the_plain_ones():

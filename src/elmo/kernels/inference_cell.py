@@ -13,6 +13,8 @@ a Triton kernel or as plain PyTorch, the reference; sums are in float32 in eithe
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import torch
 from torch import Tensor
 
@@ -70,14 +72,24 @@ def lstm_cell(
     )
 
 
+class Target(NamedTuple):
+    """Where the outputs of a layer go."""
+
+    places: Tensor
+    """Which place of the output each place of the batch is, int64 `(2, n)`."""
+    below: Tensor | None
+    """The output of the layer below, which is added: float32 `(n, 2 * width)`; or None."""
+    output: Tensor
+    """Receives the output in the order of the words, float32 `(n, 2 * width)`."""
+    reading: Tensor | None
+    """Receives it in the order of reading, for the layer above, `(2, n, width)`; or None."""
+
+
 def store_step(
     projected: Tensor,
-    places: Tensor,
+    target: Target,
     first: int,
     hidden: Tensor,
-    below: Tensor | None,
-    output: Tensor,
-    reading: Tensor | None,
     clip: float | None,
     compiled: bool,
 ) -> None:
@@ -85,17 +97,14 @@ def store_step(
 
     Args:
         projected: Projected cells, `(2, rows, width)`.
-        places: Which place of the output each place of the batch is, int64 `(2, n)`.
+        target: Where outputs go.
         first: The place of the step's first row.
         hidden: Receives the clipped values, for the next step, `(2, rows, width)`.
-        below: The output of the layer below, which is added: float32 `(n, 2 * width)`; or None.
-        output: Receives the output in the order of the words, float32 `(n, 2 * width)`.
-        reading: Receives the output in the order of reading, for the layer above, `(2, n, width)`;
-            or None.
         clip: Bound of the projection.
         compiled: Whether to run the Triton kernel.
     """
     _, rows, width = hidden.shape
+    places, below, output, reading = target
     if not compiled:
         step = places[:, first : first + rows]
         _plain_store(projected, step, hidden, below, output, clip)
@@ -171,6 +180,43 @@ def _columns(width: int) -> tuple[slice, slice]:
 
 
 @jit
+def update_cells(i, f, g, o, memory, cells, inside, clip, CLIPS: tl.constexpr) -> None:
+    """Update the memory of some cells, and store what they give; both are addresses."""
+    c = tl.sigmoid(f) * tl.load(memory, mask=inside) + tl.sigmoid(i) * (
+        2 * tl.sigmoid(2 * g) - 1  # tanh, which Triton has for some devices only
+    )
+    if CLIPS:
+        c = tl.minimum(tl.maximum(c, -clip), clip)
+    tl.store(memory, c, mask=inside)
+    value = tl.sigmoid(o) * (2 * tl.sigmoid(2 * c) - 1)
+    tl.store(cells, value.to(cells.dtype.element_ty), mask=inside)
+
+
+@jit
+def store_values(
+    value,
+    hidden,
+    below,
+    output,
+    reading,
+    inside,
+    clip,
+    ADDS: tl.constexpr,
+    READ_AGAIN: tl.constexpr,
+    CLIPS: tl.constexpr,
+) -> None:
+    """Clip projected values, and store them at three addresses; see `store_step`."""
+    if CLIPS:
+        value = tl.minimum(tl.maximum(value, -clip), clip)
+    tl.store(hidden, value.to(hidden.dtype.element_ty), mask=inside)
+    if ADDS:
+        value += tl.load(below, mask=inside)
+    tl.store(output, value, mask=inside)
+    if READ_AGAIN:
+        tl.store(reading, value.to(reading.dtype.element_ty), mask=inside)
+
+
+@jit
 def _cell_kernel(
     products,
     index,
@@ -210,15 +256,8 @@ def _cell_kernel(
     own += dim
     o = tl.load(given, mask=inside).to(tl.float32) + tl.load(own, mask=inside).to(tl.float32)
     remembered = memory + direction * memory_stride + row * dim + columns
-    c = tl.sigmoid(f) * tl.load(remembered, mask=inside) + tl.sigmoid(i) * (
-        2 * tl.sigmoid(2 * g) - 1  # tanh, which Triton has for some devices only
-    )
-    if CLIPS:
-        c = tl.minimum(tl.maximum(c, -clip), clip)
-    tl.store(remembered, c, mask=inside)
-    value = tl.sigmoid(o) * (2 * tl.sigmoid(2 * c) - 1)
     target = cells + direction * cells_stride + row * dim + columns
-    tl.store(target, value.to(cells.dtype.element_ty), mask=inside)
+    update_cells(i, f, g, o, remembered, target, inside, clip, CLIPS)
 
 
 @jit
@@ -247,15 +286,11 @@ def _store_kernel(
     inside = columns < width
     source = projected + direction * projected_stride + row * width + columns
     value = tl.load(source, mask=inside).to(tl.float32)
-    if CLIPS:
-        value = tl.minimum(tl.maximum(value, -clip), clip)
     target = hidden + direction * hidden_stride + row * width + columns
-    tl.store(target, value.to(hidden.dtype.element_ty), mask=inside)
-    place = tl.load(places + direction * places_stride + first + row)
-    final = place * (2 * width) + direction * width + columns
-    if ADDS:
-        value += tl.load(below + final, mask=inside)
-    tl.store(output + final, value, mask=inside)
-    if READ_AGAIN:
-        again = reading + direction * reading_stride + (first + row) * width + columns
-        tl.store(again, value.to(reading.dtype.element_ty), mask=inside)
+    place = first + row
+    final = tl.load(places + direction * places_stride + place) * (2 * width)
+    final += direction * width + columns
+    again = reading + direction * reading_stride + place * width + columns
+    store_values(
+        value, target, below + final, output + final, again, inside, clip, ADDS, READ_AGAIN, CLIPS
+    )
