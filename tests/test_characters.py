@@ -44,6 +44,9 @@ def test_a_word_is_cut_inside_a_code_point_as_published():
 def test_lone_surrogates_are_dropped():
     mapper = CharacterMapper()
     assert torch.equal(mapper.rows(["a\ud800b"]), mapper.rows(["ab"]))
+    long = "\ud800" * 60 + "é" * 60  # what is dropped takes no room
+    found = mapper.rows(["x", long, "\udc00", "河"])
+    assert torch.equal(found, mapper.rows(["x", "é" * 60, "", "河"]))
 
 
 def test_the_empty_word_is_its_two_marks():
@@ -59,12 +62,12 @@ def test_a_word_is_cut_if_and_only_if_its_bytes_do_not_fit(word, max_characters)
     mapper = CharacterMapper(max_characters)
     special = word in ("<S>", "</S>")
     fits = special or len(word.encode()) <= max_characters - 2
-    assert mapper.is_cut(word) == (not fits)
+    assert mapper.are_cut([word])[0] == (not fits)
     assert mapper.room == max_characters - 2
 
 
 def test_a_boundary_is_never_cut():
-    assert not CharacterMapper(3).is_cut("</S>")
+    assert not CharacterMapper(3).are_cut(["</S>"]).any()
 
 
 @given(batch=batches())
@@ -91,7 +94,7 @@ def test_batch_to_ids_refuses_a_string_in_the_place_of_a_sentence():
 def test_added_tokens_are_spelt_by_one_character():
     mapper = CharacterMapper(5, tokens_to_add={"[MASK]": 1})
     assert mapper.rows(["[MASK]"])[0].tolist() == [259, 2, 260, 261, 261]
-    assert not mapper.is_cut("[MASK]")
+    assert not mapper.are_cut(["[MASK]"]).any()
     # Others of the same mapper are not touched.
     assert torch.equal(mapper.rows(["<S>", "x"]), CharacterMapper(5).rows(["<S>", "x"]))
 

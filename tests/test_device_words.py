@@ -25,8 +25,12 @@ class Counter:
         return torch.tensor([[len(word), sum(word.encode()), 1.0] for word in words])
 
 
+def are_long(words):
+    return np.array([len(word) > 3 for word in words], dtype=bool)
+
+
 def remember(compute, capacity, file=None):
-    return DeviceWordVectors(compute, 3, capacity, CPU, lambda word: len(word) > 3, file)
+    return DeviceWordVectors(compute, 3, capacity, CPU, are_long, file)
 
 
 def batches_of_words():

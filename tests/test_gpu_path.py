@@ -40,7 +40,7 @@ def gpu_pipeline(plain, capacity=100):
     ids = word_ids(plain.config, None)
     pipeline = Pipeline(FusedBiLM(copy.deepcopy(plain)), ids)
     cpu = torch.device("cpu")
-    pipeline.words = DeviceWordVectors(pipeline._encode, 4, capacity, cpu, ids.is_cut)
+    pipeline.words = DeviceWordVectors(pipeline._encode, 4, capacity, cpu, ids.are_cut)
     return pipeline
 
 
@@ -90,6 +90,38 @@ def test_carried_state_is_the_same(plain):
     torch.testing.assert_close(
         pipeline.carried.state.memory, elmo.carried_state.memory, rtol=0, atol=1e-5
     )
+
+
+def test_a_call_is_read_in_windows_that_double_and_each_is_computed_before_the_next(
+    plain, monkeypatch
+):
+    pipeline = gpu_pipeline(plain)
+    steps = []
+    read_ahead, contextualize = pipeline.words.read_ahead, pipeline.model.contextualize
+
+    def watched_reading(sentences, first):
+        steps.append((first, len(sentences)))
+        return read_ahead(sentences, first)
+
+    def watched_computing(*arguments):
+        steps.append("computed")
+        return contextualize(*arguments)
+
+    monkeypatch.setattr(pipeline.words, "read_ahead", watched_reading)
+    monkeypatch.setattr(pipeline.model, "contextualize", watched_computing)
+    pipeline._start("zero")
+    steps.clear()
+    embed(pipeline, [["a"]] * 9, batch_size=1)
+    assert steps == [
+        (0, 2), *["computed"] * 2, (2, 4), *["computed"] * 4, (6, 3), *["computed"] * 3,
+    ]  # fmt: skip
+
+
+def test_what_is_no_word_is_named_by_its_place_in_the_call(plain):
+    with pytest.raises(InputError, match="sentence 5, word 1 is 7"):
+        embed(gpu_pipeline(plain), [["a"]] * 5 + [["b", 7]], batch_size=1)
+    with pytest.raises(InputError, match="sentence 0, word 1 is 7"):
+        embed(gpu_pipeline(plain), [["b", 7]])
 
 
 def test_cut_words_are_counted_wherever_they_stand(plain):

@@ -83,7 +83,7 @@ def test_words_are_looked_up_one_above_their_place_and_unknown_ones_as_unknown()
     mapper = WordMapper(Vocabulary(VOCABULARY))
     assert mapper.rows(["<S>", "cat", "never seen", "<UNK>"]).tolist() == [1, 5, 3, 3]
     assert mapper.rows([]).shape == (0,)
-    assert not mapper.is_cut("x" * 1000)
+    assert not mapper.are_cut(["x" * 1000]).any()
 
 
 def test_a_batch_of_words_is_padded_with_zeros():

@@ -76,16 +76,28 @@ def pack_on(device: torch.device, lengths: Sequence[int]) -> Packing:
 
 def step_runs(batch_sizes: Sequence[int], max_rows: int) -> Iterator[list[int]]:
     """Cut time steps into runs of at most `max_rows` rows, but at least one step."""
-    run: list[int] = []
-    rows = 0
-    for size in batch_sizes:
-        if run and rows + size > max_rows:
-            yield run
-            run, rows = [], 0
-        run.append(size)
-        rows += size
-    if run:
-        yield run
+    for start, end in _runs(np.asarray(batch_sizes, dtype=np.int64), max_rows, len(batch_sizes)):
+        yield list(batch_sizes[start:end])
+
+
+def _runs(sizes: npt.NDArray[np.int64], most: int, most_things: int) -> Iterator[tuple[int, int]]:
+    """Cut things in a row into runs, each as long as it may be.
+
+    Args:
+        sizes: Of the things, `(n,)`.
+        most: What those of a run may have together; one that is larger makes a run of its own.
+        most_things: How many of them a run may have.
+
+    Yields:
+        Where a run begins, and where it ends.
+    """
+    ends = np.cumsum(sizes)
+    start, before = 0, 0
+    while start < len(ends):
+        within = int(np.searchsorted(ends, before + most, side="right"))
+        end = max(start + 1, min(within, start + most_things))
+        yield start, end
+        start, before = end, int(ends[end - 1])
 
 
 def _time_major(
@@ -113,14 +125,7 @@ def plan_batches(lengths: Sequence[int], max_tokens: int, max_rows: int) -> list
     Returns:
         Numbers of sentences, longest first; every one stands in exactly one batch.
     """
-    order = np.argsort(-np.asarray(lengths, dtype=np.int64), kind="stable")
+    sizes = np.asarray(lengths, dtype=np.int64)
+    order = np.argsort(-sizes, kind="stable")
     numbers = order.tolist()
-    ends = np.cumsum(np.asarray(lengths, dtype=np.int64)[order])  # words up to each sentence
-    batches: list[list[int]] = []
-    start, before = 0, 0
-    while start < len(numbers):
-        within = int(np.searchsorted(ends, before + max_tokens, side="right"))
-        end = max(start + 1, min(within, start + max_rows))
-        batches.append(numbers[start:end])
-        start, before = end, int(ends[end - 1])
-    return batches
+    return [numbers[start:end] for start, end in _runs(sizes[order], max_tokens, max_rows)]

@@ -107,12 +107,16 @@ class CharacterMapper:
         """Bytes of a word, or characters of the alphabet, that fit between its marks."""
         return self.max_characters - 2
 
-    def is_cut(self, word: str) -> bool:
-        """Tell whether a word is longer than its row and will lose its end."""
-        if len(word) * 4 <= self.room:  # a code point has at most four bytes
-            return False
-        length = len(_bytes(word)) if self.alphabet is None else len(word)
-        return length > self.room and word not in self._single
+    def are_cut(self, words: Sequence[str]) -> npt.NDArray[np.bool_]:
+        """Tell which words are longer than their rows and will lose their end, `(len(words),)`."""
+        cut = np.zeros(len(words), dtype=bool)
+        # A code point has at most four bytes: most words are settled by a glance.
+        harmless = self.room // 4
+        for place in [n for n, word in enumerate(words) if len(word) > harmless]:
+            word = words[place]
+            length = len(_bytes(word)) if self.alphabet is None else len(word)
+            cut[place] = length > self.room and word not in self._single
+        return cut
 
     def rows(self, words: Sequence[str]) -> Tensor:
         """Spell words.
@@ -123,14 +127,14 @@ class CharacterMapper:
         Returns:
             Character ids, int64 of shape `(len(words), max_characters)`.
         """
-        # One placeholder for the words that are spelt as a single id, put right below.
-        single = [
-            (row, self._single[word]) for row, word in enumerate(words) if word in self._single
-        ]
-        plain = ["\0" if word in self._single else word for word in words] if single else words
-        ids = self._between_marks(*self._spell(plain))
-        for place, character in single:
-            ids[place, 1] = character
+        single = []
+        if not self._single.keys().isdisjoint(words):
+            # One placeholder for the words that are spelt as a single id, put right below.
+            single = [(row, word) for row, word in enumerate(words) if word in self._single]
+            words = ["\0" if word in self._single else word for word in words]
+        ids = self._between_marks(*self._spell(words))
+        for row, word in single:
+            ids[row, 1] = self._single[word]
         return torch.from_numpy(ids)
 
     def rows_of_bytes(
@@ -147,15 +151,15 @@ class CharacterMapper:
         """
         if self.alphabet is not None:
             raise InputError("an alphabet spells words as code points, not as bytes: use rows")
-        if len(lengths) and lengths.max() > self.room:
-            _, column = ragged_positions(lengths)
-            letters, lengths = letters[column < self.room], np.minimum(lengths, self.room)
         return self._between_marks(letters.astype(np.int64) + 1, lengths)
 
     def _between_marks(
         self, inside: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64]
     ) -> npt.NDArray[np.int64]:
-        """Lay words out in rows; the arguments are what `_spell` gives."""
+        """Lay words out in rows, cut if need be; the arguments are what `_spell` gives."""
+        if len(lengths) and lengths.max() > self.room:
+            _, column = ragged_positions(lengths)
+            inside, lengths = inside[column < self.room], np.minimum(lengths, self.room)
         ids = np.full((len(lengths), self.max_characters), self._marks.padding, dtype=np.int64)
         ids[:, 0] = self._marks.begin_word
         row, column = ragged_positions(lengths)
@@ -173,13 +177,18 @@ class CharacterMapper:
             The ids of all words, one after another, `(sum(lengths),)`; and how many of them each
             word has, `(len(words),)`.
         """
-        if self.alphabet is None:
-            spelt = [_bytes(word)[: self.room] for word in words]
-            ids = np.frombuffer(b"".join(spelt), dtype=np.uint8).astype(np.int64) + 1
-            return ids, np.array([len(characters) for characters in spelt], dtype=np.int64)
-        cut = [word[: self.room] for word in words]
-        ids = self.alphabet.ids("".join(cut)).astype(np.int64)
-        return ids, np.array([len(characters) for characters in cut], dtype=np.int64)
+        if max(map(len, words), default=0) > self.room:
+            words = [word if len(word) <= self.room else self._shortened(word) for word in words]
+        text = "".join(words)
+        lengths = np.fromiter(map(len, words), dtype=np.int64, count=len(words))
+        if self.alphabet is not None:
+            return self.alphabet.ids(text).astype(np.int64), lengths
+        letters = np.frombuffer(_bytes(text), dtype=np.uint8)
+        return letters.astype(np.int64) + 1, _byte_lengths(letters, lengths, words)
+
+    def _shortened(self, word: str) -> str:
+        """Give so many code points of a long word that they fill its row, and no more."""
+        return (_bytes(word).decode() if self.alphabet is None else word)[: self.room]
 
     def batch(self, sentences: Sequence[Sequence[str]]) -> Tensor:
         """Spell a batch of sentences, padded with 0 to the longest.
@@ -245,6 +254,29 @@ def ragged_positions(
     return row, np.arange(len(row)) - starts[row]
 
 
-def _bytes(word: str) -> bytes:
+def _byte_lengths(
+    letters: npt.NDArray[np.uint8], lengths: npt.NDArray[np.int64], words: Sequence[str]
+) -> npt.NDArray[np.int64]:
+    """Give how many bytes words have.
+
+    Args:
+        letters: The bytes of all words, one after another.
+        lengths: Code points of each word, `(n,)`.
+        words: The words, n of them.
+
+    Returns:
+        Shape `(n,)`.
+    """
+    n_points = int(lengths.sum())
+    if len(letters) == n_points:  # all are ASCII
+        return lengths
+    starts = np.flatnonzero((letters & 0xC0) != 0x80)  # all but a code point's further bytes
+    if len(starts) != n_points:  # `_bytes` dropped some
+        return np.array([len(_bytes(word)) for word in words], dtype=np.int64)
+    ends = np.append(starts, len(letters))[np.cumsum(lengths)]
+    return np.diff(ends, prepend=0)
+
+
+def _bytes(text: str) -> bytes:
     # "ignore" drops lone surrogates, as both published mappers do.
-    return word.encode("utf-8", "ignore")
+    return text.encode("utf-8", "ignore")

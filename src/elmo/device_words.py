@@ -9,8 +9,9 @@ batches take sentences from here and there, and lookups that jump about in memor
 from __future__ import annotations
 
 import threading
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from itertools import chain
+from itertools import chain, count, islice
 from typing import NamedTuple, SupportsIndex, overload
 
 import numpy as np
@@ -50,7 +51,7 @@ class DeviceWordVectors:
         dim: Width of a vector.
         capacity: How many vectors are kept; those not asked for longest go first.
         device: Where vectors are kept.
-        is_cut: Tells whether a word is longer than the model reads.
+        are_cut: Tells which words are longer than the model reads.
         file: Precomputed vectors.
     """
 
@@ -60,13 +61,13 @@ class DeviceWordVectors:
         dim: int,
         capacity: int,
         device: torch.device,
-        is_cut: Callable[[str], bool],
+        are_cut: Callable[[Sequence[str]], Flags],
         file: TokenFile | None = None,
     ) -> None:
         self._compute = compute
         self._capacity = capacity
         self._device = device
-        self._is_cut = is_cut
+        self._are_cut = are_cut
         self._file = file
         self._table = torch.empty(capacity, dim, device=device)
         self._lock = threading.Lock()
@@ -82,7 +83,8 @@ class DeviceWordVectors:
 
     def _forget(self) -> None:
         self._slots = _Slots(self._capacity)
-        self._words: list[str | None] = [None] * self._capacity
+        self._words = np.full(self._capacity, None)
+        """The word of each slot, or None."""
         self._cut = np.zeros(self._capacity, dtype=bool)
         self._used: Numbers = np.full(self._capacity, -1)
         """The batch that last had the word of each slot; -1 where there is no word."""
@@ -103,17 +105,18 @@ class DeviceWordVectors:
             text = self._read(self._find(sentences))
         return _as_batch(text.vectors, text.tokens, text.cut)
 
-    def read_ahead(self, sentences: Sequence[Words]) -> Sequence[Words]:
+    def read_ahead(self, sentences: Sequence[Words], first: int = 0) -> Sequence[Words]:
         """Look the words of many sentences up, so that `read` of some of them need not.
 
         Args:
             sentences: Lists of what should be words, which is found out here.
+            first: The number of the first sentence, for what is said of those that are not.
 
         Returns:
             The sentences; as they were where they have too many distinct words.
         """
         with self._lock:
-            slots = self._find(sentences)
+            slots = self._find(sentences, first)
             limit = min(self._capacity, _MOST_AHEAD)
             if self._slots.n_new > limit or len(_distinct(slots, self._limit())) > limit:
                 self._slots.drop(self._slots.take_new())
@@ -137,7 +140,7 @@ class DeviceWordVectors:
             raise
         distinct, tokens = _renumber(slots, limit)
         known = distinct[: len(distinct) - len(new_words)]
-        new_cut = np.array([self._is_cut(word) for word in new_words], dtype=bool)
+        new_cut = self._are_cut(new_words)
         cut = np.concatenate([self._cut[known], new_cut])
         vectors = self._table.index_select(0, send(known, self._device))
         if new_words:
@@ -147,16 +150,18 @@ class DeviceWordVectors:
         self._remember(new_words, new, new_cut)
         return _Text(vectors, tokens, cut)
 
-    def _find(self, sentences: Sequence[Words]) -> Numbers:
+    def _find(self, sentences: Sequence[Words], first: int = 0) -> Numbers:
         """Give the slot of every word, new words included, `(n,)`; say what is not a word."""
         n = sum(map(len, sentences))
         words = chain.from_iterable(sentences)
         try:
             slots = np.fromiter(map(self._slots.__getitem__, words), dtype=np.int64, count=n)
-        except (InputError, TypeError):  # not a string; the latter: nothing that can be a key
+            self._slots.require_words()
+        except BaseException as error:
             self._slots.drop(self._slots.take_new())
-            for _ in checked_sentences(sentences):  # names the place
-                pass
+            if isinstance(error, InputError | TypeError):  # the latter: nothing that can be a key
+                for _ in checked_sentences(sentences, first):  # names the place
+                    pass
             raise
         return slots
 
@@ -182,15 +187,14 @@ class DeviceWordVectors:
         if not words:
             return
         slots = self._room_for(len(words))
-        numbers = slots.tolist()
-        self._slots.drop([old for old in map(self._words.__getitem__, numbers) if old is not None])
-        self._slots.drop(words[len(numbers) :])
-        for word, slot in zip(words, numbers, strict=False):
-            self._slots[word] = slot
-            self._words[slot] = word
-        self._cut[slots] = cut[: len(numbers)]
-        if numbers:
-            self._table.index_copy_(0, send(slots, self._device), vectors[: len(numbers)])
+        kept = words[: len(slots)]
+        self._slots.drop([old for old in self._words[slots].tolist() if old is not None])
+        self._slots.drop(words[len(kept) :])
+        self._slots.update(zip(kept, slots.tolist(), strict=True))
+        self._words[slots] = kept
+        self._cut[slots] = cut[: len(kept)]
+        if kept:
+            self._table.index_copy_(0, send(slots, self._device), vectors[: len(kept)])
 
     def _room_for(self, number: int) -> Numbers:
         """Give slots for at most so many words.
@@ -268,8 +272,10 @@ def _as_batch(vectors: Tensor, tokens: Numbers, cut: Flags) -> WordsOfBatch:
     return WordsOfBatch(vectors, send(tokens, vectors.device), n_cut)
 
 
-class _Slots(dict[str, int]):
+class _Slots(defaultdict[str, int]):
     """Slots by word. A word that is not there gets a number above all slots and counts as new.
+
+    All of it happens inside of a dictionary, without a step in Python: texts bring many new words.
 
     Args:
         capacity: How many slots there are.
@@ -278,29 +284,38 @@ class _Slots(dict[str, int]):
     def __init__(self, capacity: int) -> None:
         super().__init__()
         self._capacity = capacity
-        self._new: list[str] = []
+        self._begin()
 
-    def __missing__(self, word: str) -> int:
-        if not isinstance(word, str):  # here, not for every word: known ones are strings
-            raise InputError(f"received {word!r}, expected a word")
-        number = self[word] = self._capacity + len(self._new)
-        self._new.append(word)
-        return number
+    def _begin(self) -> None:
+        self.default_factory = count(self._capacity).__next__
+        self._n_known = len(self)
 
     @property
     def n_new(self) -> int:
         """How many words were new since `take_new`."""
-        return len(self._new)
+        return len(self) - self._n_known
+
+    def require_words(self) -> None:
+        """Fail if something new is not a word."""
+        for new in self._latest():
+            if not isinstance(new, str):
+                raise InputError(f"received {new!r}, expected a word")
 
     def take_new(self) -> list[str]:
         """Give the words that were new since the last time."""
-        new, self._new = self._new, []
+        new = self._latest()
+        self._begin()
         return new
 
+    def _latest(self) -> list[str]:
+        """Give the new words in the order in which they came, as a dictionary keeps them."""
+        return list(islice(reversed(self), self.n_new))[::-1]
+
     def drop(self, words: Sequence[str]) -> None:
-        """Forget words."""
+        """Forget words; none may be new."""
         for word in words:
             del self[word]
+        self._n_known -= len(words)
 
 
 def _renumber(numbers: Numbers, limit: int) -> tuple[Numbers, Numbers]:

@@ -37,6 +37,8 @@ _GATE_BYTES = 16 << 20
 """Size of the gates of one time step. Batches with more rows are no faster, only larger."""
 _GPU_ROWS = 8192
 """Sentences in a batch of a GPU, if it has the memory; likewise, more are no faster."""
+_FIRST_WINDOW_BATCHES = 2
+"""Batches of a GPU whose sentences are sorted together at the beginning of a call."""
 _WINDOW_BATCHES = 4
 """Batches whose sentences are sorted together when a stream is embedded."""
 _WINDOW_BYTES = 2 << 30
@@ -94,8 +96,8 @@ class Pipeline:
         capacity = int(cache_mb * 2**20 / (4 * dim))
         if on_cpu:
             return WordVectors(self.compute_words, dim, capacity, file)
-        is_cut = self.ids.is_cut
-        return DeviceWordVectors(self._encode, dim, capacity, self.device, is_cut, file)
+        are_cut = self.ids.are_cut
+        return DeviceWordVectors(self._encode, dim, capacity, self.device, are_cut, file)
 
     def embed(
         self,
@@ -140,17 +142,18 @@ class Pipeline:
             yield from self._carried_batches(sentences, selection, self.carry_rows(batch_size))
             return
         start = self._start(policy)
-        sentences = self._read_ahead(sentences)
-        lengths = list(map(len, sentences))
-        empty = [number for number, length in enumerate(lengths) if not length]
-        if empty:
-            yield EmbeddedBatch(empty, [0] * len(empty), self._nothing(selection))
-        limits = self.batch_tokens(batch_tokens), self._max_rows(batch_size)
-        for numbers in plan_batches(lengths, *limits):
-            chosen = _take(sentences, [number for number in numbers if lengths[number]])
-            rows = start.repeat(len(chosen))
-            for part, vectors, _ in self._pieces(chosen, rows, selection, selection.depth):
-                yield EmbeddedBatch(numbers[part], list(map(len, chosen[part])), vectors)
+        max_tokens, max_rows = self.batch_tokens(batch_tokens), self._max_rows(batch_size)
+        for first, window in self._windows_ahead(sentences, max_rows):
+            lengths = list(map(len, window))
+            for places in plan_batches(lengths, max_tokens, max_rows):
+                numbers = [first + place for place in places]
+                chosen = _take(window, [place for place in places if lengths[place]])
+                rows = start.repeat(len(chosen))
+                for part, vectors, _ in self._pieces(chosen, rows, selection, selection.depth):
+                    yield EmbeddedBatch(numbers[part], list(map(len, chosen[part])), vectors)
+                empty = numbers[len(chosen) :]  # sentences come with the longest first
+                if empty:
+                    yield EmbeddedBatch(empty, [0] * len(empty), self._nothing(selection))
 
     def checks_words(self, policy: StatePolicy) -> bool:
         """Tell whether `batches` itself finds out what is not a word."""
@@ -291,16 +294,40 @@ class Pipeline:
             return self.words.read(sentences)
         places: dict[str, int] = {}
         tokens = [places.setdefault(word, len(places)) for s in sentences for word in s]
-        cut = {word for word in places if self.ids.is_cut(word)}
+        words = list(places)
+        cut = {words[place] for place in self.ids.are_cut(words).nonzero()[0]}
         n_cut = sum(word in cut for sentence in sentences for word in sentence) if cut else 0
-        return WordsOfBatch(self.words.lookup(list(places)), torch.tensor(tokens), n_cut)
+        return WordsOfBatch(self.words.lookup(words), torch.tensor(tokens), n_cut)
 
-    def _read_ahead(self, sentences: Sequence[Words]) -> Sequence[Words]:
-        """Look the words of all sentences up where that pays, on a GPU, if its memory is enough."""
-        if not isinstance(self.words, DeviceWordVectors):
-            return sentences
+    def _windows_ahead(
+        self, sentences: Sequence[Words], max_rows: int
+    ) -> Iterator[tuple[int, Sequence[Words]]]:
+        """Cut a call into windows and look their words up, where that pays: on a GPU.
+
+        A GPU computes a window while the host looks up the words of the next one. The first is
+        small, so that there is soon something to compute; each of the others is twice as large.
+
+        Args:
+            sentences: The sentences of a call.
+            max_rows: Sentences in a batch.
+
+        Yields:
+            The number of a window's first sentence, and its sentences.
+        """
+        if not isinstance(self.words, DeviceWordVectors) or len(sentences) == 1:
+            yield 0, sentences
+            return
+        first, size = 0, _FIRST_WINDOW_BATCHES * max_rows
+        while first < len(sentences):
+            yield first, self._read_ahead(self.words, sentences[first : first + size], first)
+            first, size = first + size, 2 * size
+
+    def _read_ahead(
+        self, words: DeviceWordVectors, sentences: Sequence[Words], first: int
+    ) -> Sequence[Words]:
+        """Look the words of sentences up, if the GPU's memory is enough."""
         try:
-            return self.words.read_ahead(sentences)
+            return words.read_ahead(sentences, first)
         except RuntimeError as error:
             if not is_out_of_memory(error):
                 raise

@@ -14,18 +14,19 @@ from elmo.text import Tokenizer
 Words = list[str]
 
 
-def checked_sentences(sentences: Iterable[Iterable[str]]) -> Iterator[Words]:
+def checked_sentences(sentences: Iterable[Iterable[str]], first: int = 0) -> Iterator[Words]:
     """Yield sentences as lists of words, or say exactly what is not one.
 
     Args:
         sentences: Any iterable of lists, tuples or other iterables of words.
+        first: The number of the first of them, for what is said.
     """
     if isinstance(sentences, str | bytes):
         raise InputError(
             f"expected sentences, each a list of words; received the text {sentences[:40]!r}. "
             "Split it into words, or call encode(text) for a vector of the whole text"
         )
-    for number, sentence in enumerate(_iterate(sentences, "sentences")):
+    for number, sentence in enumerate(_iterate(sentences, "sentences"), start=first):
         if isinstance(sentence, str | bytes):
             raise InputError(
                 f"sentence {number} is {sentence[:40]!r}, expected a list of words. For one "

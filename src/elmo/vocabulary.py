@@ -7,6 +7,8 @@ import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -93,9 +95,9 @@ class WordMapper:
         assert unknown is not None
         self._unknown = unknown
 
-    def is_cut(self, word: str) -> bool:
-        """Tell whether a word loses its end: never, words are looked up whole."""
-        return False
+    def are_cut(self, words: Sequence[str]) -> npt.NDArray[np.bool_]:
+        """Tell which words lose their end, `(len(words),)`: none, they are looked up whole."""
+        return np.zeros(len(words), dtype=bool)
 
     def rows(self, words: Sequence[str]) -> Tensor:
         """Look words up.
