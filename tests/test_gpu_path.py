@@ -62,16 +62,19 @@ def assert_close(found, expected):
 @settings(max_examples=15)
 @given(
     batch=batches(max_size=6),
+    in_windows=st.booleans(),
     batch_size=st.one_of(st.none(), st.integers(1, 3)),
     batch_tokens=st.one_of(st.none(), st.integers(1, 9)),
     capacity=st.integers(0, 8),
 )
 def test_the_path_of_a_gpu_gives_the_same_vectors(
-    plain, on_cpu, state, batch, batch_size, batch_tokens, capacity
+    plain, on_cpu, state, batch, in_windows, batch_size, batch_tokens, capacity
 ):
     expected = on_cpu.encode_tokens(batch, state=state)
     limits = {"batch_size": batch_size, "batch_tokens": batch_tokens}
-    assert_close(embed(gpu_pipeline(plain, capacity), batch, policy=state, **limits), expected)
+    pipeline = gpu_pipeline(plain, capacity)
+    pipeline._is_gpu_bound = lambda: in_windows
+    assert_close(embed(pipeline, batch, policy=state, **limits), expected)
 
 
 @pytest.mark.parametrize("layers", ["all", "top", "mix", 0, 1])
@@ -107,17 +110,22 @@ def test_a_call_is_read_in_windows_that_double_and_each_is_computed_before_the_n
         steps.append("computed")
         return contextualize(*arguments)
 
+    monkeypatch.setattr(elmo.pipeline, "_GPU_BOUND_WEIGHTS", 0)
     monkeypatch.setattr(pipeline.words, "read_ahead", watched_reading)
     monkeypatch.setattr(pipeline.model, "contextualize", watched_computing)
     pipeline._start("zero")
     steps.clear()
     embed(pipeline, [["a"]] * 9, batch_size=1)
-    assert steps == [
-        (0, 2), *["computed"] * 2, (2, 4), *["computed"] * 4, (6, 3), *["computed"] * 3,
-    ]  # fmt: skip
+    windows = [(0, 1), (1, 2), (3, 4), (7, 2)]
+    assert steps == [step for window in windows for step in (window, *["computed"] * window[1])]
+    steps.clear()
+    monkeypatch.setattr(elmo.pipeline, "_GPU_BOUND_WEIGHTS", 10**9)
+    embed(pipeline, [["a"]] * 9, batch_size=1)
+    assert steps == [(0, 9), *["computed"] * 9]
 
 
-def test_what_is_no_word_is_named_by_its_place_in_the_call(plain):
+def test_what_is_no_word_is_named_by_its_place_in_the_call(plain, monkeypatch):
+    monkeypatch.setattr(elmo.pipeline, "_GPU_BOUND_WEIGHTS", 0)
     with pytest.raises(InputError, match="sentence 5, word 1 is 7"):
         embed(gpu_pipeline(plain), [["a"]] * 5 + [["b", 7]], batch_size=1)
     with pytest.raises(InputError, match="sentence 0, word 1 is 7"):

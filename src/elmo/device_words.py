@@ -83,13 +83,11 @@ class DeviceWordVectors:
 
     def _forget(self) -> None:
         self._slots = _Slots(self._capacity)
-        self._words = np.full(self._capacity, None)
-        """The word of each slot, or None."""
+        self._words: list[str] = []
+        """The word of each slot that has one: they are filled one after another."""
         self._cut = np.zeros(self._capacity, dtype=bool)
-        self._used: Numbers = np.full(self._capacity, -1)
-        """The batch that last had the word of each slot; -1 where there is no word."""
-        self._filled = 0
-        """Slots that have a word: they are taken one after another, then again the oldest."""
+        self._used: Numbers = np.zeros(self._capacity, dtype=np.int64)
+        """The batch that last had the word of each slot; the first one is 1."""
         self._batch = 0
 
     def lookup(self, words: Sequence[str]) -> Tensor:
@@ -188,10 +186,13 @@ class DeviceWordVectors:
             return
         slots = self._room_for(len(words))
         kept = words[: len(slots)]
-        self._slots.drop([old for old in self._words[slots].tolist() if old is not None])
         self._slots.drop(words[len(kept) :])
         self._slots.update(zip(kept, slots.tolist(), strict=True))
-        self._words[slots] = kept
+        n_empty = min(len(kept), self._capacity - len(self._words))
+        self._words += kept[:n_empty]
+        for slot, word in zip(slots[n_empty:].tolist(), kept[n_empty:], strict=True):
+            self._slots.drop([self._words[slot]])
+            self._words[slot] = word
         self._cut[slots] = cut[: len(kept)]
         if kept:
             self._table.index_copy_(0, send(slots, self._device), vectors[: len(kept)])
@@ -202,8 +203,8 @@ class DeviceWordVectors:
         Empty ones come first, then those of the words that were not asked for longest; the words of
         this batch stay.
         """
-        empty = np.arange(self._filled, min(self._capacity, self._filled + number))
-        self._filled += len(empty)
+        filled = len(self._words)
+        empty = np.arange(filled, min(self._capacity, filled + number))
         self._used[empty] = self._batch
         more = min(number - len(empty), self._capacity)
         if not more:

@@ -37,8 +37,12 @@ _GATE_BYTES = 16 << 20
 """Size of the gates of one time step. Batches with more rows are no faster, only larger."""
 _GPU_ROWS = 8192
 """Sentences in a batch of a GPU, if it has the memory; likewise, more are no faster."""
-_FIRST_WINDOW_BATCHES = 2
+_FIRST_WINDOW_BATCHES = 1
 """Batches of a GPU whose sentences are sorted together at the beginning of a call."""
+_GPU_BOUND_WEIGHTS = 16_000_000
+"""A GPU that multiplies each word with so many weights takes longer than the host with words."""
+_EXACT_COST = 16
+"""How many times as long a GPU takes for a product in float32."""
 _WINDOW_BATCHES = 4
 """Batches whose sentences are sorted together when a stream is embedded."""
 _WINDOW_BYTES = 2 << 30
@@ -306,6 +310,8 @@ class Pipeline:
 
         A GPU computes a window while the host looks up the words of the next one. The first is
         small, so that there is soon something to compute; each of the others is twice as large.
+        With a small model the GPU is done before the host anyway, and one window is best: in the
+        batches of several, more time steps are launched.
 
         Args:
             sentences: The sentences of a call.
@@ -317,10 +323,19 @@ class Pipeline:
         if not isinstance(self.words, DeviceWordVectors) or len(sentences) == 1:
             yield 0, sentences
             return
-        first, size = 0, _FIRST_WINDOW_BATCHES * max_rows
+        first = 0
+        size = _FIRST_WINDOW_BATCHES * max_rows if self._is_gpu_bound() else len(sentences)
         while first < len(sentences):
             yield first, self._read_ahead(self.words, sentences[first : first + size], first)
             first, size = first + size, 2 * size
+
+    def _is_gpu_bound(self) -> bool:
+        """Tell whether a GPU takes longer to compute with words than the host to look them up."""
+        # Inputs and hidden state to four gates, cells to hidden state, in both directions.
+        layer = 2 * 9 * self.config.dim * self.config.projection_dim
+        exact = not isinstance(self.model, FusedBiLM) or self.model.precision == "fp32"
+        cost = _EXACT_COST if exact else 1
+        return self.config.n_layers * layer * cost >= _GPU_BOUND_WEIGHTS
 
     def _read_ahead(
         self, words: DeviceWordVectors, sentences: Sequence[Words], first: int

@@ -25,13 +25,12 @@ from elmo.kernels.inference_cell import (
     update_cells,
 )
 
-_CELLS = 8
-"""Cells of one program: four rows of the weight for each."""
-_OUTPUTS = 2
-"""Outputs of the projection of one program."""
-_MOST_CELL_INPUTS, _MOST_OUTPUT_INPUTS = 512, 2048
+_CELLS, _CELL_WARPS = 2, 1
+"""Cells of one program, with four rows of the weight for each, and its warps."""
+_OUTPUTS, _OUTPUT_WARPS = 2, 4
+"""Outputs of the projection of one program, and its warps."""
+_MOST_CELL_INPUTS, _MOST_OUTPUT_INPUTS = 256, 2048
 """Inputs that a program multiplies at once; more of them one part after another."""
-_WARPS = 4
 
 
 def cell_of_one_row(
@@ -85,7 +84,7 @@ def cell_of_one_row(
         CLIPS=clip is not None,
         BLOCK=block,
         PART=min(_MOST_CELL_INPUTS, next_power_of_2(width)),
-        num_warps=_WARPS,
+        num_warps=_CELL_WARPS,
     )
 
 
@@ -137,7 +136,7 @@ def project_one_row(
         CLIPS=clip is not None,
         BLOCK=block,
         PART=min(_MOST_OUTPUT_INPUTS, next_power_of_2(dim)),
-        num_warps=_WARPS,
+        num_warps=_OUTPUT_WARPS,
     )
 
 
