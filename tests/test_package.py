@@ -25,6 +25,7 @@ LEVELS = [
     {"kernels.native_resources"},
     {"kernels.native"},
     {"kernels.inference_cell", "kernels.inference_graphs", "kernels.word_filters"},
+    {"kernels.inference_row"},
     {"kernels.lstm_cell", "kernels.character_windows", "kernels.highway"},
     {"kernels.sampled_softmax", "kernels.small_lstm"},
     {"config", "burn_in", "english", "devices", "records", "transfer", "archives"},

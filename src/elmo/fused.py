@@ -9,6 +9,8 @@ What is different from the plain layers, and why it is fast:
 * all that lies between products is two kernels a step (`kernels/inference_cell.py`), and the second
   writes each output where the caller wants it, in the order of the words;
 * characters are filtered by a table (`fused_words.py`);
+* a single row does nothing but read weights, for which it has kernels of its own
+  (`kernels/inference_row.py`);
 * one sentence alone is a recorded CUDA graph (`kernels/inference_graphs.py`).
 
 Where Triton cannot run, plain PyTorch does the same between the products.
