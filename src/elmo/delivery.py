@@ -4,14 +4,17 @@ On a CPU every sentence gets memory of its own. On a GPU that would be a kernel 
 than all the computing; there, some sentences share a tensor of a few megabytes, and keeping the
 vectors of one of them keeps that.
 
-Copying from a GPU is slow, too, so that it is done beside the computing: when a batch has been
-launched, the one before is copied through pinned memory on a stream of its own.
+Copying from a GPU is slow, too, so that it is done beside everything else: a thread copies batches
+through pinned memory, on a stream of its own, while the GPU computes and more is launched.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -30,7 +33,9 @@ SHARED_BYTES = 64 << 20
 """Sentences of a GPU share memory up to this size."""
 
 _SMALL_BYTES = 1 << 20
-"""Results up to this size are copied at once: a single sentence should not wait for streams."""
+"""Results up to this size are copied at once: a single sentence should not wait for threads."""
+_MOST_ON_THEIR_WAY = 2
+"""Batches that are copied, or wait for it, while the next one is launched: they take memory."""
 _DTYPES = {"float32": torch.float32, "float16": torch.float16}
 
 Array = npt.NDArray[Any]
@@ -113,52 +118,60 @@ def deliver_arrays(
         dtype: Type of the arrays; on a GPU, converted before they are copied.
     """
     copies: HostCopies | None = None
-    waiting: list[tuple[EmbeddedBatch, Any]] = []
-    for batch in batches:
-        if batch.vectors.device.type == "cpu":
-            own = replace(batch, vectors=batch.vectors.to(_DTYPES[dtype]))
-            yield batch, [part.numpy() for part in own_parts(own)]
-            continue
-        copies = copies or HostCopies(batch.vectors.device, _DTYPES[dtype])
-        waiting.append((batch, copies.mark()))
-        if len(waiting) > 1:
-            before, mark = waiting.pop(0)
-            yield before, copies.fetch(before, mark)
-    for batch, mark in waiting:
-        assert copies is not None
-        yield batch, copies.fetch(batch, mark)
+    on_their_way: deque[tuple[EmbeddedBatch, Callable[[], list[Array]]]] = deque()
+    with ThreadPoolExecutor(max_workers=1, thread_name_prefix="elmo-copies") as worker:
+        for batch in batches:
+            if batch.vectors.device.type == "cpu":
+                own = replace(batch, vectors=batch.vectors.to(_DTYPES[dtype]))
+                yield batch, [part.numpy() for part in own_parts(own)]
+                continue
+            copies = copies or HostCopies(batch.vectors.device, _DTYPES[dtype], worker)
+            on_their_way.append((batch, copies.begin(batch)))
+            if len(on_their_way) > _MOST_ON_THEIR_WAY:
+                first, arrived = on_their_way.popleft()
+                yield first, arrived()
+        while on_their_way:
+            first, arrived = on_their_way.popleft()
+            yield first, arrived()
 
 
 class HostCopies:
-    """Copies results of a GPU to host memory while the GPU goes on.
+    """Copies results of a GPU to host memory while everything else goes on.
 
     Args:
         device: The GPU.
         dtype: Type of the arrays.
+        worker: A single thread: two copies share nothing but would wait for the same memory.
     """
 
-    def __init__(self, device: torch.device, dtype: torch.dtype) -> None:
+    def __init__(
+        self, device: torch.device, dtype: torch.dtype, worker: ThreadPoolExecutor
+    ) -> None:
         self._device = device
         self._dtype = dtype
+        self._worker = worker
         self._stream: torch.cuda.Stream | None = None
         self._pinned: list[Tensor] = []
 
-    def mark(self) -> torch.cuda.Event:
-        """Note the end of all that was launched so far."""
-        event = torch.cuda.Event()  # type: ignore[no-untyped-call]
-        event.record(torch.cuda.current_stream(self._device))
-        return event
+    def begin(self, batch: EmbeddedBatch) -> Callable[[], list[Array]]:
+        """Begin to copy the results of a batch that was launched last.
 
-    def fetch(self, batch: EmbeddedBatch, launched: torch.cuda.Event) -> list[Array]:
-        """Copy the results of a batch.
-
-        Args:
-            batch: The batch.
-            launched: The mark behind it.
+        Returns:
+            What waits for the arrays of its sentences, and gives them.
         """
         if batch.vectors.nbytes <= _SMALL_BYTES:
-            flat = by_sentence(batch.vectors, batch.sizes).to(self._dtype).cpu().numpy()
-            return array_parts(flat, batch.sizes, batch.vectors.shape)
+            return partial(self._copy_small, batch)
+        launched = torch.cuda.Event()  # type: ignore[no-untyped-call]
+        launched.record(torch.cuda.current_stream(self._device))
+        return self._worker.submit(self._copy, batch, launched).result
+
+    def _copy_small(self, batch: EmbeddedBatch) -> list[Array]:
+        flat = by_sentence(batch.vectors, batch.sizes).to(self._dtype).cpu().numpy()
+        return array_parts(flat, batch.sizes, batch.vectors.shape)
+
+    @torch.no_grad()
+    def _copy(self, batch: EmbeddedBatch, launched: torch.cuda.Event) -> list[Array]:
+        """Copy the results of a batch, in parts; in the worker."""
         if self._stream is None:
             self._stream = torch.cuda.Stream(self._device)  # type: ignore[no-untyped-call]
         self._stream.wait_event(launched)
@@ -168,16 +181,16 @@ class HostCopies:
         runs = step_runs(batch.sizes, SHARED_BYTES // max(1, batch.row_bytes))
         for number, run in enumerate(runs):
             words = sum(run)
-            begun = self._begin(batch.vectors.narrow(-2, start, words), run, number % 2)
+            begun = self._begin_part(batch.vectors.narrow(-2, start, words), run, number % 2)
             start += words
             if copying is not None:
-                parts += self._end(*copying, batch.vectors.shape)
+                parts += self._end_part(*copying, batch.vectors.shape)
             copying = begun
         if copying is not None:
-            parts += self._end(*copying, batch.vectors.shape)
+            parts += self._end_part(*copying, batch.vectors.shape)
         return parts
 
-    def _begin(
+    def _begin_part(
         self, vectors: Tensor, sizes: list[int], buffer: int
     ) -> tuple[Tensor, list[int], torch.cuda.Event]:
         """Start to copy the vectors of some sentences to one of the two pinned buffers."""
@@ -189,7 +202,7 @@ class HostCopies:
             done.record(self._stream)
         return target, sizes, done
 
-    def _end(
+    def _end_part(
         self, pinned: Tensor, sizes: list[int], done: torch.cuda.Event, shape: Sequence[int]
     ) -> list[Array]:
         done.synchronize()

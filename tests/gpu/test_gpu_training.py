@@ -123,7 +123,7 @@ def test_the_sampled_softmax_in_bfloat16_is_close_to_float32(dim):
         fused = sampled_losses(
             hidden[None], targets[None], weight, bias, candidates, log_q, fused=True
         )
-    assert float(fused) == pytest.approx(float(plain), rel=2e-3)
+    assert fused.item() == pytest.approx(plain.item(), rel=2e-3)
     for one, other in zip(torch.autograd.grad(fused.sum(), learns), plain_gradients, strict=True):
         assert error(one, other) < 0.03
 
