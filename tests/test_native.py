@@ -315,6 +315,25 @@ def test_no_precision_depends_on_batch_or_threads(precision, tiny_bilm):
         torch.set_num_threads(before)
 
 
+@pytest.mark.parametrize("precision", ["fp32", "int8"])
+@pytest.mark.parametrize("changes", [{}, {"dim": 17, "projection_dim": 5}, {"dim": 100}])
+@torch.no_grad()
+def test_few_rows_and_many_are_projected_alike(changes, precision):
+    # In int8 each thread projects its own cells when there are few rows, all of them otherwise.
+    packed = PackedBiLM(seeded_bilm(ElmoConfig.preset("tiny", **changes)), precision)
+    ids = batch_to_ids([sentence[:4] for sentence in SENTENCES * 6])
+    expected = packed.run(ids).layers
+    before = torch.get_num_threads()
+    try:
+        for threads, rows in ((1, 1), (1, 6), (2, 7), (3, 12), (9, 2)):
+            torch.set_num_threads(threads)
+            for first in range(0, len(ids), rows):
+                some = slice(first, first + rows)
+                assert torch.equal(packed.run(ids[some]).layers, expected[:, some])
+    finally:
+        torch.set_num_threads(before)
+
+
 @torch.no_grad()
 def test_int8_without_a_projection_falls_back_to_single_steps():
     config = ElmoConfig.preset("tiny", dim=16, projection_dim=16)

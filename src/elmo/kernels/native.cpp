@@ -23,6 +23,7 @@
 #include <optional>
 #include <system_error>
 #include <thread>
+#include <type_traits>
 #include <vector>
 
 namespace {
@@ -130,8 +131,8 @@ float largest_magnitude(const float* values, int64_t n) {
 // Where MATRIX_UNIT, a unit of its own multiplies 16 rows, 16 groups and 16 outputs at a time (AMX).
 // Where ROUNDS, rows are rounded to Input first, by `convert`, which gives the scale of the row; the
 // values of cells lie between -1 and 1, and `cells` rounds them by a scale known beforehand. Most of
-// them are near 0: where 8 bits are too few for them (TWO_DIGITS), `rests` gives what rounding left,
-// FINER times as large, to be multiplied, too.
+// them are near 0: where 8 bits are too few for them, they have two DIGITS, and `rests` gives the
+// second: what rounding left, FINER times as large, to be multiplied, too.
 
 // As many inputs as a vector has lanes.
 template <class Input>
@@ -146,7 +147,7 @@ struct Float32 {
   using Loaded = Floats;
   static constexpr int GROUP = 1;
   static constexpr bool EXPANDS = false, ROUNDS = false, WHOLE = false, MATRIX_UNIT = false;
-  static constexpr bool TWO_DIGITS = false;
+  static constexpr int DIGITS = 1;
   static Loaded load_weights(const Weight* from) { return load(from); }
   static Loaded spread(const Input* from) { return all(*from); }
   static Sum add(Sum sum, Loaded x, Loaded w) { return sum + x * w; }
@@ -182,7 +183,7 @@ struct Bfloat16Pairs {  // products of pairs of bfloat16 in one instruction
   using Loaded = __m512i;
   static constexpr int GROUP = 2;
   static constexpr bool EXPANDS = false, ROUNDS = true, WHOLE = false, MATRIX_UNIT = false;
-  static constexpr bool TWO_DIGITS = false;
+  static constexpr int DIGITS = 1;
   static Loaded load_weights(const Weight* from) { return _mm512_loadu_si512(from); }
   static Loaded spread(const Input* from) {
     int32_t pair;
@@ -217,7 +218,7 @@ struct Int8Words {  // 8-bit weights times 16-bit inputs: no rounding of inputs 
   using Sum = Ints;
   static constexpr int GROUP = 2;
   static constexpr bool EXPANDS = false, ROUNDS = true, WHOLE = true, MATRIX_UNIT = false;
-  static constexpr bool TWO_DIGITS = false;
+  static constexpr int DIGITS = 1;
 #if defined(__AVX512BW__)
   using Loaded = __m512i;
   static Loaded load_weights(const Weight* from) {
@@ -271,7 +272,7 @@ struct Int8Bytes {  // 8-bit weights times 8-bit inputs, four at a time
   using Loaded = __m512i;
   static constexpr int GROUP = 4;
   static constexpr bool EXPANDS = false, ROUNDS = true, WHOLE = true, MATRIX_UNIT = false;
-  static constexpr bool TWO_DIGITS = true;
+  static constexpr int DIGITS = 2;
   static Loaded load_weights(const Weight* from) { return _mm512_loadu_si512(from); }
   static Loaded spread(const Input* from) {
     int32_t four;
@@ -321,7 +322,7 @@ struct Int8Tiles {
   using Sum = int32_t;
   static constexpr int GROUP = 4;
   static constexpr bool EXPANDS = false, ROUNDS = true, WHOLE = true, MATRIX_UNIT = true;
-  static constexpr bool TWO_DIGITS = true;
+  static constexpr int DIGITS = 2;
   static void add_tiles() {
     _tile_dpbssd(0, 4, 6);
     _tile_dpbssd(1, 4, 7);
@@ -455,6 +456,16 @@ struct Tiles {
   }
   int64_t filled(int64_t tile) const { return begin(tile + 1) - begin(tile); }
   int64_t height(int64_t tile) const { return F::MATRIX_UNIT ? UNIT_SIDE : filled(tile); }
+
+  // Where a row is.
+  struct Spot {
+    int64_t first, height;  // of its tile
+    int64_t row;            // in its tile
+  };
+  Spot spot(int64_t row) const {
+    const int64_t tile = F::MATRIX_UNIT ? row / UNIT_SIDE : ((row + 1) * count() - 1) / rows;
+    return {begin(tile), height(tile), row - begin(tile)};
+  }
 };
 
 // Rows as the micro-kernel reads them: tile after tile, in a tile group after group of inputs (for
@@ -464,6 +475,7 @@ template <class F>
 class Rows {
  public:
   using Input = typename F::Input;
+  using Spot = typename Tiles<F>::Spot;
   static constexpr int64_t DEPTH = F::GROUP * (F::MATRIX_UNIT ? UNIT_SIDE : 1);
 
   Rows(int64_t groups, int64_t rows, Room& room)
@@ -474,33 +486,34 @@ class Rows {
   // Takes over `rows` rows of `inputs` values.
   void set(const float* from, int64_t stride, int64_t inputs, int64_t rows) {
     const Tiles<F> tiles{rows};
-    for (int64_t tile = 0; tile < tiles.count(); ++tile) {
-      const int64_t first = tiles.begin(tile), height = tiles.height(tile);
-      for (int64_t r = 0; r < tiles.filled(tile); ++r) {
-        Input* const to = place(first, height, r, 0);
-        const float* const row = from + (first + r) * stride;
-        if constexpr (F::ROUNDS) {
-          scales[first + r] = F::convert(row, row_, inputs, inputs);
-          for (int64_t k = 0; k < width_; k += DEPTH) std::copy_n(&row_[k], DEPTH, to + k * height);
-        } else {
-          for (int64_t k = 0; k < inputs; ++k) to[k * height] = row[k];
-        }
+    for (int64_t r = 0; r < rows; ++r) {
+      const Spot spot = tiles.spot(r);
+      Input* const to = place(spot, 0);
+      const float* const row = from + r * stride;
+      if constexpr (F::ROUNDS) {
+        scales[r] = F::convert(row, row_, inputs, inputs);
+        for (int64_t k = 0; k < width_; k += DEPTH)
+          std::copy_n(&row_[k], DEPTH, to + k * spot.height);
+      } else {
+        for (int64_t k = 0; k < inputs; ++k) to[k * spot.height] = row[k];
       }
     }
   }
 
-  // Where the input `k` of row `r` of the tile that begins at row `first` is.
-  Input* place(int64_t first, int64_t height, int64_t r, int64_t k) {
-    return &values_[first * width_ + k / DEPTH * DEPTH * height + r * DEPTH + k % DEPTH];
+  // Where the input `k` of a row is.
+  Input* place(const Spot& spot, int64_t k) {
+    return &values_[spot.first * width_ + k / DEPTH * DEPTH * spot.height + spot.row * DEPTH +
+                    k % DEPTH];
   }
 
   // Puts an aligned run of LANES inputs there.
   template <class Vector>
-  void put(int64_t first, int64_t height, int64_t r, int64_t k, Vector values) {
-    Input* const to = place(first, height, r, k);
+  void put(const Spot& spot, int64_t k, Vector values) {
+    Input* const to = place(spot, k);
     if constexpr (DEPTH >= LANES) std::memcpy(to, &values, sizeof values);
     else
-      for (int n = 0; n < LANES; ++n) to[apart(n, height)] = values[n];
+      for (int n = 0; n < LANES; n += DEPTH)
+        std::memcpy(to + apart(n, spot.height), (const Input*)&values + n, DEPTH * sizeof(Input));
   }
 
   // How far from a place the input `n` further on is, for an aligned run of LANES inputs; where
@@ -611,6 +624,13 @@ inline __attribute__((always_inline)) void accumulate_block(
   }
 }
 
+// What sums of whole numbers mean, from a column of the weight on.
+Floats meaning(Ints sums, const Matrix& matrix, int64_t column, float row_scale) {
+  Floats values = __builtin_convertvector(sums, Floats);
+  if (matrix.offsets) values -= load(matrix.offsets + column);
+  return values * (row_scale * load(matrix.scales + column));
+}
+
 // Multiplies R rows with a few panels of a block. Sums go on from where the block before it ended.
 template <class F, int R, int PANELS>
 void multiply_tile(const Task& task, const Block<F>& block, int64_t panel,
@@ -630,9 +650,7 @@ void multiply_tile(const Task& task, const Block<F>& block, int64_t panel,
 #pragma GCC unroll 8
       for (int v = 0; v < N; ++v) {
         const int64_t place = column + v * LANES;
-        Floats sum = __builtin_convertvector(sums[r][v], Floats);
-        if (task.matrix.offsets) sum -= load(task.matrix.offsets + place);
-        sum *= scales[row + r] * load(task.matrix.scales + place);
+        Floats sum = meaning(sums[r][v], task.matrix, place, scales[row + r]);
         if (task.start.table) sum += load(task.start.floats(row + r, place));
         store(to + r * task.out_stride + v * LANES, sum);
       }
@@ -655,27 +673,37 @@ void multiply_tile(const Task& task, const Block<F>& block, int64_t panel,
   }
 }
 
-// Multiplies R rows with all panels of a block. Few rows leave registers free: they take several
-// panels at once, for enough independent sums.
-template <class F, int R>
-void multiply_rows(const Task& task, const Block<F>& block, const typename F::Input* x,
-                   const float* scales, int64_t row) {
-  constexpr int MANY = R == 1 ? 4 : R == 2 ? 2 : 1;
-  int64_t panel = block.first_panel;
-  for (; panel + MANY <= block.end_panel; panel += MANY)
-    multiply_tile<F, R, MANY>(task, block, panel, x, scales, row);
-  if constexpr (MANY > 1)
-    for (; panel < block.end_panel; ++panel)
-      multiply_tile<F, R, 1>(task, block, panel, x, scales, row);
+template <int N>
+using Constant = std::integral_constant<int, N>;
+
+// Calls `work` with the number of rows, at most MAX_ROWS, as a constant.
+template <int R = MAX_ROWS, class Work>
+void with_rows(int64_t rows, const Work& work) {
+  if constexpr (R > 1)
+    if (rows < R) return with_rows<R - 1>(rows, work);
+  work(Constant<R>{});
 }
 
-// Calls `multiply_rows` with the number of rows as a constant.
-template <class F, int R = MAX_ROWS>
+// Calls `work` for one panel after another, with a panel and how many from there on, as a constant.
+// Few rows leave registers free: they take several panels at once, for enough independent sums.
+template <int R, class Work>
+void with_panels(int64_t first, int64_t end, const Work& work) {
+  constexpr int MANY = R == 1 ? 4 : R == 2 ? 2 : 1;
+  int64_t panel = first;
+  for (; panel + MANY <= end; panel += MANY) work(panel, Constant<MANY>{});
+  if constexpr (MANY > 1)
+    for (; panel < end; ++panel) work(panel, Constant<1>{});
+}
+
+// Multiplies some rows with all panels of a block.
+template <class F>
 void multiply_some(int64_t rows, const Task& task, const Block<F>& block,
                    const typename F::Input* x, const float* scales, int64_t row) {
-  if constexpr (R == 1) multiply_rows<F, 1>(task, block, x, scales, row);
-  else if (rows == R) multiply_rows<F, R>(task, block, x, scales, row);
-  else multiply_some<F, R - 1>(rows, task, block, x, scales, row);
+  with_rows(rows, [&](auto height) {
+    with_panels<height>(block.first_panel, block.end_panel, [&](int64_t panel, auto panels) {
+      multiply_tile<F, height, panels>(task, block, panel, x, scales, row);
+    });
+  });
 }
 
 constexpr int64_t BLOCK_PANELS = UNIT_PANELS;
@@ -735,6 +763,33 @@ void multiply_by_vectors(const Task& task, const Rows<F>& x) {
         multiply_some<F>(height, task, block, values, x.scales, row);
       }
     }
+}
+
+// Whether sums are whole numbers in vectors: they are exact, in whatever order they are added.
+template <class F>
+constexpr bool ANY_ORDER = std::is_same_v<typename F::Sum, Ints>;
+
+// Multiplies a few rows, a single tile, with all panels, but only some groups of inputs. `sums`,
+// (rows, panels * COLUMNS), begin with this or go on; what they mean is left for later.
+template <class F>
+void multiply_groups(const Matrix& matrix, const Rows<F>& x, int64_t rows, int64_t first_group,
+                     int64_t groups, bool begins, int32_t* sums) {
+  constexpr int64_t GROUP_WEIGHTS = COLUMNS * F::GROUP;
+  const int64_t panel_stride = matrix.groups * GROUP_WEIGHTS, stride = matrix.panels * COLUMNS;
+  const auto* const weights =
+      (const typename F::Weight*)matrix.weights + first_group * GROUP_WEIGHTS;
+  const typename F::Input* const values = x.tile(0, rows, first_group);
+  with_rows(rows, [&](auto height) {
+    with_panels<height>(0, matrix.panels, [&](int64_t panel, auto panels) {
+      constexpr int R = height, N = panels * VECTORS;
+      typename F::Sum some[R][N] = {};
+      int32_t* const to = sums + panel * COLUMNS;
+      if (!begins)
+        for (int r = 0; r < R; ++r) std::memcpy(some[r], to + r * stride, sizeof some[r]);
+      accumulate<F, R, panels>(some, values, weights + panel * panel_stride, panel_stride, groups);
+      for (int r = 0; r < R; ++r) std::memcpy(to + r * stride, some[r], sizeof some[r]);
+    });
+  });
 }
 
 #if defined(__AMX_TILE__)
@@ -986,43 +1041,72 @@ struct Steps {
   float* outputs;  // (places, hidden)
 };
 
-// Gates -> memory and cells of some units: `gates` is (rows, units * UNIT_PANELS * COLUMNS).
+
+// Gates -> memory and cells of some units: `gates` is (rows, units * UNIT_PANELS * COLUMNS); in
+// `cells` the digits of a row are rows that follow each other.
 template <class F>
 void update_cells(const Layer& layer, const Steps& steps, const float* gates, int64_t rows,
-                  int64_t first_unit, int64_t units, Rows<F>& cells, Rows<F>& rests) {
-  const Tiles<F> tiles{rows};
-  for (int64_t tile = 0; tile < tiles.count(); ++tile) {
-    const int64_t first = tiles.begin(tile), height = tiles.height(tile);
-    for (int64_t r = 0; r < tiles.filled(tile); ++r)
-      for (int64_t part = 0; part < units * UNIT_CELLS; part += LANES) {
-        const int64_t cell = first_unit * UNIT_CELLS + part;
-        const float* from = gates + ((first + r) * units * UNIT_CELLS + part) * GATES;
-        float* const kept = steps.memory + (first + r) * steps.memory_stride + cell;
-        const Floats added = sigmoid_times_tanh(load(from), load(from + 2 * LANES));
-        const Floats value =
-            bounded(sigmoid(load(from + LANES)) * load(kept) + added, layer.cell_clip);
-        store(kept, value);
-        const Floats given = sigmoid_times_tanh(load(from + 3 * LANES), value);
-        cells.put(first, height, r, cell, F::cells(given, layer.cells));
-        if constexpr (F::TWO_DIGITS) rests.put(first, height, r, cell, F::rests(given));
-      }
+                  int64_t first_unit, int64_t units, Rows<F>& cells) {
+  const Tiles<F> tiles{rows * F::DIGITS};
+  for (int64_t r = 0; r < rows; ++r) {
+    const auto spot = tiles.spot(r * F::DIGITS), next = tiles.spot((r + 1) * F::DIGITS - 1);
+    for (int64_t part = 0; part < units * UNIT_CELLS; part += LANES) {
+      const int64_t cell = first_unit * UNIT_CELLS + part;
+      const float* from = gates + (r * units * UNIT_CELLS + part) * GATES;
+      float* const kept = steps.memory + r * steps.memory_stride + cell;
+      const Floats added = sigmoid_times_tanh(load(from), load(from + 2 * LANES));
+      const Floats value =
+          bounded(sigmoid(load(from + LANES)) * load(kept) + added, layer.cell_clip);
+      store(kept, value);
+      const Floats given = sigmoid_times_tanh(load(from + 3 * LANES), value);
+      cells.put(spot, cell, F::cells(given, layer.cells));
+      if constexpr (F::DIGITS == 2) cells.put(next, cell, F::rests(given));
+    }
   }
 }
+
+// Rows times units that are multiplied before their cells are updated: enough for independent sums
+// there, and few enough to turn back at the end of the weights while their last part is in the cache.
+constexpr int64_t ROW_UNITS = 6;
+
+// What the threads of a layer share.
+template <class F>
+struct Exchange {
+  Exchange(const Layer& layer, const Steps& steps, int64_t threads, Room& room)
+      : rows(steps.sizes[0] * F::DIGITS), stride(layer.projection.panels * COLUMNS),
+        // Both round the number of cells up, each in its own way.
+        cells(std::max(layer.projection.groups, layer.cells / F::GROUP), rows, room),
+        projected(room.take<float>(rows * stride)),
+        sums(room.take<int32_t>(ANY_ORDER<F> ? threads * MAX_ROWS * stride : 0)) {
+    const float scale = F::cell_scale(layer.cells);
+    if (F::ROUNDS)
+      for (int64_t r = 0; r < rows; ++r) cells.scales[r] = r % F::DIGITS ? scale / FINER : scale;
+  }
+
+  // What the cells of one thread add to the outputs: (rows, stride).
+  int32_t* sums_of(int64_t thread) const { return sums + thread * MAX_ROWS * stride; }
+
+  const int64_t rows;  // of digits
+  const int64_t stride;
+  Rows<F> cells;
+  float* const projected;  // (rows, stride)
+
+ private:
+  int32_t* const sums;
+};
 
 // What one thread has at hand while a layer runs.
 template <class F>
 class LayerThread {
  public:
-  LayerThread(const Layer& layer, const Steps& steps, Rows<F>& cells, Rows<F>& rests,
-              float* projected, Team& team, int64_t me, Room& room)
-      : layer_(layer), steps_(steps), cells_(cells), rests_(rests), projected_(projected),
-        team_(team),
+  LayerThread(const Layer& layer, const Steps& steps, Exchange<F>& shared, Team& team, int64_t me,
+              Room& room)
+      : layer_(layer), steps_(steps), shared_(shared), team_(team), me_(me),
         first_unit_(team.begin(layer.cells / UNIT_CELLS, me)),
         end_unit_(team.begin(layer.cells / UNIT_CELLS, me + 1)),
         first_panel_(team.begin(layer.projection.panels, me)),
         end_panel_(team.begin(layer.projection.panels, me + 1)),
-        gates_(room.take<float>(std::max<int64_t>(steps.sizes[0], MAX_ROWS) * UNIT_PANELS *
-                                COLUMNS)),
+        gates_(room.take<float>(std::max(steps.sizes[0], ROW_UNITS) * UNIT_PANELS * COLUMNS)),
         hidden_(layer.recurrent.groups, steps.sizes[0], room) {}
 
   void run() {
@@ -1044,60 +1128,90 @@ class LayerThread {
   }
 
  private:
+  // Whether each thread multiplies its own cells with the projection's weights for them as soon as
+  // it has them. One sweep then goes through all weights of a thread, and a third of them is still in
+  // the second-level cache when it turns back; a separate sweep of the projection would drive that
+  // out. Sums are added up in an order that depends on the threads.
+  bool projects_own_cells(int64_t rows) const {
+    return ANY_ORDER<F> && layer_.projection.weights && rows * F::DIGITS <= MAX_ROWS;
+  }
+
   // With few rows, every other step goes through the weights backwards: what was read last is still
-  // in the cache. And several units are multiplied before their cells are updated, for enough
-  // independent sums there.
+  // in the cache.
   void update(int64_t rows, int64_t place, int64_t t) {
     Start start = steps_.inputs;
     start.skip(place);
     const bool backwards = t % 2 && rows <= MAX_ROWS;
-    const int64_t some = std::max<int64_t>(1, MAX_ROWS / rows);
+    const int64_t some = std::max<int64_t>(1, ROW_UNITS / rows);
     for (int64_t done = 0; done < end_unit_ - first_unit_; done += some) {
       const int64_t units = std::min(some, end_unit_ - first_unit_ - done);
       const int64_t unit = backwards ? end_unit_ - done - units : first_unit_ + done;
       const Task task{layer_.recurrent, rows, start, gates_, units * UNIT_PANELS * COLUMNS,
                       unit * UNIT_PANELS, (unit + units) * UNIT_PANELS, 0};
       multiply<F>(task, hidden_);
-      update_cells<F>(layer_, steps_, gates_, rows, unit, units, cells_, rests_);
+      update_cells<F>(layer_, steps_, gates_, rows, unit, units, shared_.cells);
+      if constexpr (ANY_ORDER<F>)
+        if (projects_own_cells(rows)) add_products_of_cells(rows, unit, units, done == 0);
     }
   }
 
+  void add_products_of_cells(int64_t rows, int64_t unit, int64_t units, bool begins) {
+    constexpr int64_t UNIT_GROUPS = UNIT_CELLS / F::GROUP;
+    const int64_t first = unit * UNIT_GROUPS;
+    const int64_t groups = std::min(units * UNIT_GROUPS, layer_.projection.groups - first);
+    multiply_groups<F>(layer_.projection, shared_.cells, rows * F::DIGITS, first,
+                       std::max<int64_t>(0, groups), begins, shared_.sums_of(me_));
+  }
+
   void project(int64_t rows, float* out) {
-    const int64_t stride = layer_.projection.panels * COLUMNS;
-    const int64_t first = first_panel_ * COLUMNS;
-    const Task task{layer_.projection, rows, {nullptr, nullptr, 0, 0}, projected_, stride,
-                    first_panel_, end_panel_, first};
-    multiply<F>(task, cells_);
-    if constexpr (F::TWO_DIGITS) {
-      const Task more{layer_.projection, rows, {projected_, nullptr, stride, 0}, projected_, stride,
-                      first_panel_, end_panel_, first};
-      multiply<F>(more, rests_);
+    if (projects_own_cells(rows)) {
+      add_sums(rows * F::DIGITS);
+    } else {
+      const Task task{layer_.projection, rows * F::DIGITS, {nullptr, nullptr, 0, 0},
+                      shared_.projected, shared_.stride, first_panel_, end_panel_,
+                      first_panel_ * COLUMNS};
+      multiply<F>(task, shared_.cells);
     }
     const float bound = layer_.projection_clip;
     const int64_t end = std::min(end_panel_ * COLUMNS, layer_.hidden);
+    for (int64_t r = 0; r < rows; ++r) {
+      const float* const from = shared_.projected + r * F::DIGITS * shared_.stride;
+      for (int64_t k = first_panel_ * COLUMNS; k < end; ++k) {
+        const float value = F::DIGITS == 2 ? from[k] + from[k + shared_.stride] : from[k];
+        out[r * layer_.hidden + k] = std::max(-bound, std::min(bound, value));
+      }
+    }
+  }
+
+  // Adds up what the cells of all threads give.
+  void add_sums(int64_t rows) {
     for (int64_t r = 0; r < rows; ++r)
-      for (int64_t k = first; k < end; ++k)
-        out[r * layer_.hidden + k] = std::max(-bound, std::min(bound, projected_[r * stride + k]));
+      for (int64_t k = first_panel_ * COLUMNS; k < end_panel_ * COLUMNS; k += LANES) {
+        Ints sum{};
+        for (int64_t thread = 0; thread < team_.size(); ++thread) {
+          Ints some;
+          std::memcpy(&some, shared_.sums_of(thread) + r * shared_.stride + k, sizeof some);
+          sum += some;
+        }
+        store(shared_.projected + r * shared_.stride + k,
+              meaning(sum, layer_.projection, k, shared_.cells.scales[r]));
+      }
   }
 
   // Without a projection the cells are the hidden state; only for formats that do not round them.
   void give_cells(int64_t rows, float* out) {
     const Tiles<F> tiles{rows};
     const int64_t end = std::min(end_unit_ * UNIT_CELLS, layer_.hidden);
-    for (int64_t tile = 0; tile < tiles.count(); ++tile) {
-      const int64_t first = tiles.begin(tile), height = tiles.height(tile);
-      for (int64_t r = 0; r < tiles.filled(tile); ++r)
-        for (int64_t k = first_unit_ * UNIT_CELLS; k < end; ++k)
-          out[(first + r) * layer_.hidden + k] = float(*cells_.place(first, height, r, k));
-    }
+    for (int64_t r = 0; r < rows; ++r)
+      for (int64_t k = first_unit_ * UNIT_CELLS; k < end; ++k)
+        out[r * layer_.hidden + k] = float(*shared_.cells.place(tiles.spot(r), k));
   }
 
   const Layer& layer_;
   const Steps& steps_;
-  Rows<F>& cells_;
-  Rows<F>& rests_;
-  float* const projected_;
+  Exchange<F>& shared_;
   Team& team_;
+  const int64_t me_;
   const int64_t first_unit_, end_unit_, first_panel_, end_panel_;
   float* const gates_;
   Rows<F> hidden_;
@@ -1117,18 +1231,11 @@ void keep_last_outputs(const Layer& layer, const Steps& steps) {
 
 template <class F>
 void run_layer(const Layer& layer, const Steps& steps, int64_t threads) {
-  const int64_t rows = steps.sizes[0];
   std::vector<Room>& own = rooms(threads);
-  Room& shared = own[threads];
-  // Both round the number of cells up, each in its own way.
-  const int64_t groups = std::max(layer.projection.groups, layer.cells / F::GROUP);
-  Rows<F> cells(groups, rows, shared), rests(F::TWO_DIGITS ? groups : 0, rows, shared);
-  if (F::ROUNDS) std::fill_n(cells.scales, rows, F::cell_scale(layer.cells));
-  if (F::TWO_DIGITS) std::fill_n(rests.scales, rows, F::cell_scale(layer.cells) / FINER);
-  float* const projected = shared.take<float>(rows * layer.projection.panels * COLUMNS);
+  Exchange<F> shared(layer, steps, threads, own[threads]);
   Team::run(threads, [&](Team& team, int64_t me) {
     const Ready<F> ready;
-    LayerThread<F>(layer, steps, cells, rests, projected, team, me, own[me]).run();
+    LayerThread<F>(layer, steps, shared, team, me, own[me]).run();
   });
   keep_last_outputs(layer, steps);
 }
