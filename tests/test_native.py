@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 import elmo.linear
 from elmo import ELMo, ElmoConfig
+from elmo.bilm import State, zero_state
 from elmo.characters import batch_to_ids
 from elmo.errors import ElmoWarning
 from elmo.kernels import compiler, native_resources
@@ -332,6 +333,32 @@ def test_few_rows_and_many_are_projected_alike(changes, precision):
                 assert torch.equal(packed.run(ids[some]).layers, expected[:, some])
     finally:
         torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16", "int8"])
+@pytest.mark.parametrize("changes", SHAPES)
+@torch.no_grad()
+def test_all_layers_in_one_call_are_the_same_as_one_by_one(changes, precision):
+    packed = PackedBiLM(seeded_bilm(ElmoConfig.preset("tiny", **changes)), precision)
+    lengths = [3, 1, 5, 3, 2]
+    generator = torch.Generator().manual_seed(0)
+    vectors = torch.randn(6, packed.config.projection_dim, generator=generator)
+    tokens = torch.randint(6, (sum(lengths),), generator=generator)
+    start = State(
+        *(
+            torch.randn(part.shape, generator=generator) / 4
+            for part in zero_state(packed.config, 5, vectors)
+        )
+    )
+    for state in (None, start, start.take(slice(0, 1)).repeat(5)):
+        for depth in range(packed.config.n_layers + 1):
+            layers, final = packed.contextualize(vectors, tokens, lengths, state, depth)
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(packed, "_at_once", None)
+                expected = packed.contextualize(vectors, tokens, lengths, state, depth)
+            assert len(layers) == len(expected[0]) == depth
+            assert all(map(torch.equal, layers, expected[0]))
+            assert all(map(torch.equal, final, expected[1]))
 
 
 @torch.no_grad()

@@ -138,19 +138,20 @@ class NativeLinear:
 
     def __init__(self, weight: Tensor, bias: Tensor | None, format: Format) -> None:
         self.matrix = Matrix(weight, format)
-        self._bias: Tensor | None = None
+        self.bias: Tensor | None = None
+        """As wide as the kernel wants it, `(matrix.width,)`."""
         if bias is not None:
-            self._bias = F.pad(bias.detach().float(), (0, self.matrix.width - len(bias)))
+            self.bias = F.pad(bias.detach().float(), (0, self.matrix.width - len(bias)))
 
     def __call__(self, inputs: Tensor) -> Tensor:
         """Multiply; see `FrozenLinear`."""
-        return product(self.matrix, inputs, self._bias)[:, : self.matrix.out]
+        return product(self.matrix, inputs, self.bias)[:, : self.matrix.out]
 
     def briefly(self, inputs: Tensor) -> Tensor:
         """Multiply for a layer; what comes out is there until the thread's next call of this."""
         dtype = torch.float16 if self.matrix.keeps_half else torch.float32
         out = reused_rows(len(inputs), self.matrix.width, dtype)
-        return product(self.matrix, inputs, self._bias, out)[:, : self.matrix.out]
+        return product(self.matrix, inputs, self.bias, out)[:, : self.matrix.out]
 
     def weight(self) -> Tensor:
         """Give the weight back, shape `(out, in)`; bit for bit if it was not rounded."""

@@ -25,10 +25,16 @@ import torch
 from torch import Tensor, nn
 
 from elmo.batching import step_runs
-from elmo.bilm import BiLM, BiLMBase, State
+from elmo.bilm import BiLM, BiLMBase, State, zero_state
 from elmo.checkpoint import Checkpoint, Tensors
 from elmo.errors import WeightsError
-from elmo.kernels.native import FLOAT_INPUTS, LSTMKernel, gate_places
+from elmo.kernels.native import (
+    FLOAT_INPUTS,
+    LSTMKernel,
+    ReadingKernel,
+    WholeLayer,
+    gate_places,
+)
 from elmo.kernels.native_resources import empty_rows, own_threads
 from elmo.layers import GRULayer, LayerState, LSTMLayer, RecurrentLayer
 from elmo.linear import Bricks, FrozenLinear, NativeLinear
@@ -67,6 +73,7 @@ class PackedBiLM(BiLMBase):
             self.words = pack_words(bilm.words, bilm.config, bricks, consume)
             self.forward_layers = [_pack_layer(x, bricks, consume) for x in bilm.forward_layers]
             self.backward_layers = [_pack_layer(x, bricks, consume) for x in bilm.backward_layers]
+        self._at_once = _reading_kernel(self)
 
     def encode_words(self, ids: Tensor) -> Tensor:
         """Give the context-free vectors of words; see `BiLMBase.encode_words`."""
@@ -83,7 +90,27 @@ class PackedBiLM(BiLMBase):
     ) -> tuple[list[Tensor], State]:
         """Read a batch of sentences in both directions; see `BiLMBase.contextualize`."""
         with self.threads():
+            if self._at_once is not None and self._at_once.suits(len(vectors), len(tokens)):
+                return self._read_at_once(self._at_once, vectors, tokens, lengths, state, depth)
             return super().contextualize(vectors, tokens, lengths, state, depth)
+
+    def _read_at_once(
+        self,
+        kernel: ReadingKernel,
+        vectors: Tensor,
+        tokens: Tensor,
+        lengths: Sequence[int],
+        state: State | None,
+        depth: int | None,
+    ) -> tuple[list[Tensor], State]:
+        """Do the same as `BiLMBase.contextualize` in one call of the native kernel."""
+        depth = self.config.n_layers if depth is None else depth
+        start = zero_state(self.config, len(lengths), vectors) if state is None else state
+        final = State(*(part.to(torch.float32, copy=True).contiguous() for part in start))
+        for part in final:
+            part[depth:] = 0
+        layers = kernel(vectors, tokens, lengths, final.hidden[:depth], final.memory[:depth])
+        return list(layers), final
 
     def layers_of(self, direction: int) -> Sequence[PackedLayer]:
         """Give the recurrent layers of one direction."""
@@ -308,6 +335,12 @@ class NativeLSTM(PackedLayer):
             start = end
         return outputs, LayerState(hidden, memory[:, : self._dim])
 
+    def whole(self) -> WholeLayer:
+        """Give all of the layer to the kernel."""
+        assert isinstance(self._input, NativeLinear)
+        assert self._input.bias is not None
+        return WholeLayer(self._input.matrix, self._input.bias, self._kernel)
+
     def _input_product(self, rows: Tensor) -> Tensor:
         assert isinstance(self._input, NativeLinear)
         return self._input.briefly(rows)
@@ -350,6 +383,18 @@ def _pack_layer(layer: nn.Module, bricks: Bricks, consume: bool) -> PackedLayer:
         return PackedLSTM(layer, bricks, consume)
     assert isinstance(layer, GRULayer)
     return PackedGRU(layer, bricks, consume)
+
+
+def _reading_kernel(bilm: PackedBiLM) -> ReadingKernel | None:
+    """Give what reads a few sentences in one call, if all layers are native."""
+    directions = (bilm.forward_layers, bilm.backward_layers)
+    forward, backward = (
+        [layer.whole() for layer in layers if isinstance(layer, NativeLSTM)]
+        for layers in directions
+    )
+    if not forward or [len(forward), len(backward)] != list(map(len, directions)):
+        return None
+    return ReadingKernel(forward, backward, bilm.config.skip_connections)
 
 
 def _named(prefix: str, tensors: Tensors) -> Tensors:

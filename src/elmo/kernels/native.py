@@ -11,12 +11,19 @@ import ctypes
 import math
 from collections.abc import Sequence
 from enum import IntEnum
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from elmo.kernels.compiler import kernel, present_kernel
-from elmo.kernels.native_resources import empty_rows, roomy, thread_count
+from elmo.kernels.native_resources import (
+    SMALL_ROOM,
+    empty_rows,
+    reused_rows,
+    roomy,
+    thread_count,
+)
 from elmo.settings import Precision
 
 
@@ -114,6 +121,27 @@ class _StepsStruct(ctypes.Structure):
         ("memory", ctypes.c_void_p),
         ("memory_stride", ctypes.c_int64),
         ("outputs", ctypes.c_void_p),
+    ]
+
+
+class _WholeLayerStruct(ctypes.Structure):
+    _fields_ = [("input", _MatrixStruct), ("bias", ctypes.c_void_p), ("layer", _LayerStruct)]
+
+
+class _ReadingStruct(ctypes.Structure):
+    _fields_ = [
+        ("vectors", ctypes.c_void_p),
+        ("n_vectors", ctypes.c_int64),
+        ("tokens", ctypes.c_void_p),
+        ("lengths", ctypes.c_void_p),
+        ("sentences", ctypes.c_int64),
+        ("hidden", ctypes.c_void_p),
+        ("memory", ctypes.c_void_p),
+        ("cells", ctypes.c_int64),
+        ("outputs", ctypes.c_void_p),
+        ("products", _StartStruct),
+        ("depth", ctypes.c_int64),
+        ("residual", ctypes.c_int64),
     ]
 
 
@@ -297,11 +325,12 @@ class LSTMKernel:
     ) -> None:
         self._parts = recurrent, projection  # whose memory the kernel reads
         self._format = recurrent.format
-        self._hidden = hidden
+        self.hidden = hidden
+        """Width of the hidden state."""
         self.cells = recurrent.width // 4
         """Cells with those that fill the last unit."""
         nothing = _MatrixStruct(None, None, None, 0, 0, 0)
-        self._struct = _LayerStruct(
+        self.struct = _LayerStruct(
             recurrent.struct,
             nothing if projection is None else projection.struct,
             self.cells,
@@ -331,9 +360,9 @@ class LSTMKernel:
             memory: Float32 `(rows, cells)`, likewise.
             outputs: Float32 `(n, hidden)`, filled.
         """
-        sizes = torch.tensor(batch_sizes, dtype=torch.int64)
+        sizes = (ctypes.c_int64 * len(batch_sizes))(*batch_sizes)
         steps = _StepsStruct(
-            _address(sizes),
+            ctypes.addressof(sizes),
             len(sizes),
             _StartStruct(
                 _address(products),
@@ -348,10 +377,108 @@ class LSTMKernel:
         )
         present_kernel().elmo_layer(
             ctypes.c_int(self._format),
-            ctypes.byref(self._struct),
+            ctypes.byref(self.struct),
             ctypes.byref(steps),
             ctypes.c_int64(thread_count()),
         )
+
+
+class WholeLayer(NamedTuple):
+    """One layer of one direction."""
+
+    input: Matrix
+    """Inputs -> gates, in the order of `gate_places`."""
+    bias: Tensor
+    """Of the gates, float32 `(input.width,)`."""
+    kernel: LSTMKernel
+
+
+class ReadingKernel:
+    """All layers of both directions, for a few sentences.
+
+    Args:
+        forward: The layers of the forward direction.
+        backward: As many of the backward direction, of the same sizes.
+        residual: Whether inputs are added to the outputs of all layers but the first.
+    """
+
+    def __init__(
+        self, forward: Sequence[WholeLayer], backward: Sequence[WholeLayer], residual: bool
+    ) -> None:
+        self._parts = forward, backward  # whose memory the kernel reads
+        self._input = forward[0].input
+        self._width = forward[0].kernel.hidden
+        self._directions = [_whole_layers(layers) for layers in self._parts]
+        self._residual = residual
+
+    def suits(self, n_vectors: int, n_tokens: int) -> bool:
+        """Tell whether input products fit into memory that is kept between calls.
+
+        Args:
+            n_vectors: Distinct words.
+            n_tokens: Words of all sentences.
+        """
+        row_bytes = self._input.width * (2 if self._input.keeps_half else 4)
+        return n_vectors <= n_tokens and 0 < n_tokens * row_bytes < SMALL_ROOM
+
+    def __call__(
+        self,
+        vectors: Tensor,
+        tokens: Tensor,
+        lengths: Sequence[int],
+        hidden: Tensor,
+        memory: Tensor,
+    ) -> Tensor:
+        """Read sentences from the first word to the last and from the last to the first.
+
+        Args:
+            vectors: Vectors of m distinct words, float32 `(m, inputs)`; m is at most n.
+            tokens: Which word stands at each place, one sentence after another, int64 `(n,)`.
+            lengths: Words of each sentence, each at least 1; their sum is n.
+            hidden: Float32 `(depth, 2, sentences, hidden)`: before, and afterwards after each
+                sentence; depth says how many layers are wanted.
+            memory: Float32 `(depth, 2, sentences, dim)`, likewise.
+
+        Returns:
+            Float32 `(depth, n, 2 * hidden)`.
+        """
+        depth = len(hidden)
+        outputs = torch.empty(depth, len(tokens), 2 * self._width)
+        half = self._input.keeps_half
+        products = reused_rows(
+            len(tokens), self._input.width, torch.float16 if half else torch.float32
+        )
+        vectors, tokens = vectors.contiguous(), tokens.contiguous()
+        sizes = (ctypes.c_int64 * len(lengths))(*lengths)
+        reading = _ReadingStruct(
+            _address(vectors),
+            len(vectors),
+            _address(tokens),
+            ctypes.addressof(sizes),
+            len(lengths),
+            _address(hidden),
+            _address(memory),
+            memory.shape[3],
+            _address(outputs),
+            _StartStruct(_address(products), None, products.stride(0), half),
+            depth,
+            self._residual,
+        )
+        present_kernel().elmo_read(
+            ctypes.c_int(self._input.format),
+            *self._directions,
+            ctypes.byref(reading),
+            ctypes.c_int64(thread_count()),
+        )
+        return outputs
+
+
+def _whole_layers(layers: Sequence[WholeLayer]) -> ctypes.Array[_WholeLayerStruct]:
+    structs = [
+        _WholeLayerStruct(layer.input.struct, _address(layer.bias), layer.kernel.struct)
+        for layer in layers
+    ]
+    return (_WholeLayerStruct * len(structs))(*structs)
 
 
 def gate_places(dim: int) -> Tensor:

@@ -19,7 +19,7 @@ _LARGE_PAGE = 2 << 20
 """Bytes of a large page; it begins at a multiple of its size."""
 _ROOM = 128 << 20
 """Bytes for which `reused_rows` asks at once: what is not used is never there."""
-_SMALL_ROOM = 4 << 20
+SMALL_ROOM = 4 << 20
 """The same for a sentence or two; so much is kept between calls."""
 _GAP = 64
 """Bytes between rows: one line of the cache."""
@@ -93,7 +93,7 @@ def _borrowed() -> Iterator[None]:
     finally:
         present_kernel().elmo_dismiss_team()
         _threads.give_back()
-        if _room.bytes is not None and len(_room.bytes) > _SMALL_ROOM:
+        if _room.bytes is not None and len(_room.bytes) > SMALL_ROOM:
             _room.bytes = None
 
 
@@ -128,7 +128,7 @@ def reused_rows(rows: int, width: int, dtype: torch.dtype = torch.float32) -> Te
     n_bytes = rows * pitch * dtype.itemsize
     if _room.bytes is None or len(_room.bytes) < n_bytes:
         _room.bytes = None  # two at a time are not needed
-        room = _SMALL_ROOM if n_bytes <= _SMALL_ROOM else max(n_bytes, _ROOM)
+        room = SMALL_ROOM if n_bytes <= SMALL_ROOM else max(n_bytes, _ROOM)
         _room.bytes = roomy(room, torch.uint8)
     return _room.bytes[:n_bytes].view(dtype).view(rows, pitch)[:, :width]
 
