@@ -24,8 +24,10 @@ from elmo.kernels import compiler, native_resources
 from elmo.kernels.compiler import CannotBuildError, instruction_flags, kernel, why_not
 from elmo.kernels.native import Format, Matrix, gate_places, native_format
 from elmo.kernels.native_resources import own_threads, reused_rows, thread_count
+from elmo.layers import Highway
 from elmo.linear import Bricks, NativeLinear, runs_natively
 from elmo.packed import NativeLSTM, PackedBiLM, PackedLSTM
+from elmo.packed_words import NativeHighway, PackedHighway
 from strategies import seeded_bilm
 
 FORMATS = [format for format in Format if kernel() is not None and kernel().elmo_group(int(format))]
@@ -244,6 +246,44 @@ def test_large_weights_have_pages_of_their_own():
 def _holds(extent: str, place: int) -> bool:
     first, end = (int(number, 16) for number in extent.split("-"))
     return first <= place < end
+
+
+# --- highways -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize("dim", [1, 15, 16, 33, 130])
+@torch.no_grad()
+def test_a_highway_is_what_the_plain_one_is(format, dim, monkeypatch):
+    monkeypatch.setattr(elmo.linear, "native_format", lambda precision: format)
+    plain = seeded_highway(dim)
+    native = NativeHighway(plain, Bricks("fp32"))
+    vectors = torch.randn(600, dim, generator=torch.Generator().manual_seed(1))
+    found = native(vectors)
+    torch.testing.assert_close(found, plain(vectors), rtol=0, atol=3 * ALLOWED[format])
+    for size in (1, 5, 13):
+        parts = [native(part) for part in vectors[:40].split(size)]
+        assert torch.equal(torch.cat(parts), found[:40]), size
+    assert native(vectors[:0]).shape == (0, dim)
+
+
+@pytest.mark.parametrize("dim", [1, 16, 33])
+def test_a_highway_gives_its_weights_back(dim):
+    plain = seeded_highway(dim)
+    for kind in (PackedHighway, NativeHighway):
+        tensors = kind(plain, Bricks("fp32")).tensors()
+        assert tensors.keys() == plain.state_dict().keys()
+        assert all(torch.equal(tensors[name], t) for name, t in plain.state_dict().items())
+
+
+def seeded_highway(dim: int) -> Highway:
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        highway = Highway(dim)
+        highway.reset_parameters()
+        for linear in (highway.transform, highway.gate):
+            torch.nn.init.normal_(linear.bias)
+    return highway
 
 
 # --- layers ---------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from elmo.characters import padding_character
 from elmo.checkpoint import Tensors
 from elmo.config import ElmoConfig
-from elmo.kernels.native import FilterKernel
+from elmo.kernels.native import FilterKernel, Matrix, highway, highway_places
 from elmo.layers import CharacterEncoder, Highway, WordEncoder
 from elmo.linear import Bricks, FrozenLinear, frozen_linear
 
@@ -91,15 +91,12 @@ class PackedCharacterEncoder:
         self._kernel: FilterKernel | None = None
         if bricks.format is not None:
             self._kernel = FilterKernel(widths, self._table.offsets, config.max_characters)
-        self._highways: list[FrozenLinear] = []
-        self._highway_bias: list[Tensor] = []
-        for highway in encoder.highways:
-            assert isinstance(highway, Highway)
-            weight = torch.cat([highway.transform.weight, -highway.gate.weight])
-            bias = torch.cat([highway.transform.bias, -highway.gate.bias]).detach()
-            self._highways.append(bricks.linear(weight, bias))
-            self._highway_bias.append(bias)
-            release(highway, consume)
+        self._highways: list[PackedHighway | NativeHighway] = []
+        for plain in encoder.highways:
+            assert isinstance(plain, Highway)
+            kind = PackedHighway if bricks.format is None else NativeHighway
+            self._highways.append(kind(plain, bricks))
+            release(plain, consume)
         self._projection: FrozenLinear | None = None
         if isinstance(encoder.projection, nn.Linear):
             self._projection_bias = encoder.projection.bias.detach().clone()
@@ -118,12 +115,8 @@ class PackedCharacterEncoder:
     def tensors(self) -> Tensors:
         """Give the weights back under the plain encoder's names."""
         tensors = dict(self._small)
-        for k, (linear, bias) in enumerate(zip(self._highways, self._highway_bias, strict=True)):
-            for name, sign, weights, biases in zip(
-                ("transform", "gate"), (1, -1), linear.weight().chunk(2), bias.chunk(2), strict=True
-            ):
-                tensors[f"highways.{k}.{name}.weight"] = sign * weights
-                tensors[f"highways.{k}.{name}.bias"] = sign * biases
+        for k, packed in enumerate(self._highways):
+            tensors |= {f"highways.{k}.{name}": t for name, t in packed.tensors().items()}
         if self._projection is not None:
             tensors["projection.weight"] = self._projection.weight()
             tensors["projection.bias"] = self._projection_bias
@@ -186,12 +179,82 @@ class PackedCharacterEncoder:
 
     def _project(self, vectors: Tensor) -> Tensor:
         """Run highways and projection on `(n, n_filters)`; returns `(n, projection_dim)`."""
-        for highway in self._highways:
-            transform, gate = highway(vectors.to(self._dtype)).float().chunk(2, dim=1)
-            vectors = torch.lerp(vectors, transform.relu_(), falling_logistic_(gate))
+        for packed in self._highways:
+            vectors = packed(vectors)
         if self._projection is None:
             return vectors
         return self._projection(vectors.to(self._dtype)).float()
+
+
+class PackedHighway:
+    """`Highway` for inference: its two products in one.
+
+    Args:
+        highway: The plain one.
+        bricks: How to prepare the product.
+    """
+
+    def __init__(self, highway: Highway, bricks: Bricks) -> None:
+        self._dtype = bricks.dtype
+        self._bias = torch.cat([highway.transform.bias, -highway.gate.bias]).detach()
+        weight = torch.cat([highway.transform.weight, -highway.gate.weight])
+        self._linear = bricks.linear(weight, self._bias)
+
+    def __call__(self, vectors: Tensor) -> Tensor:
+        """Give `(n, dim)` for `(n, dim)`."""
+        transform, gate = self._linear(vectors.to(self._dtype)).float().chunk(2, dim=1)
+        return torch.lerp(vectors, transform.relu_(), falling_logistic_(gate))
+
+    def tensors(self) -> Tensors:
+        """Give the weights back under the plain highway's names."""
+        transform, gate = self._linear.weight().chunk(2)
+        transform_bias, gate_bias = self._bias.chunk(2)
+        return _highway_tensors(transform, transform_bias, -gate, -gate_bias)
+
+
+class NativeHighway:
+    """The same by the native kernel, which has both products of an output in one place.
+
+    Args:
+        highway: The plain one.
+        bricks: How to prepare the product; with the kernel.
+    """
+
+    def __init__(self, highway: Highway, bricks: Bricks) -> None:
+        assert bricks.format is not None
+        bias = torch.cat([highway.transform.bias, highway.gate.bias]).detach()
+        weight = torch.cat([highway.transform.weight, highway.gate.weight]).detach()
+        self._places = highway_places(len(bias) // 2)
+        self._bias = F.pad(bias, (0, 1))[self._places]
+        self._matrix = Matrix(F.pad(weight, (0, 0, 0, 1))[self._places], bricks.format)
+
+    def __call__(self, vectors: Tensor) -> Tensor:
+        """Give `(n, dim)` for `(n, dim)`."""
+        return highway(self._matrix, vectors, self._bias)
+
+    def tensors(self) -> Tensors:
+        """Give the weights back under the plain highway's names."""
+        (transform, gate), (transform_bias, gate_bias) = (
+            self._restored(rows).chunk(2) for rows in (self._matrix.weight(), self._bias)
+        )
+        return _highway_tensors(transform, transform_bias, gate, gate_bias)
+
+    def _restored(self, rows: Tensor) -> Tensor:
+        """Put rows `(2 * outputs, ...)` back into their order, `(2 * dim, ...)`."""
+        restored = rows.new_empty(int(self._places.max()) + 1, *rows.shape[1:])
+        restored[self._places] = rows
+        return restored[: 2 * self._matrix.inputs]
+
+
+def _highway_tensors(
+    transform: Tensor, transform_bias: Tensor, gate: Tensor, gate_bias: Tensor
+) -> Tensors:
+    return {
+        "transform.weight": transform,
+        "transform.bias": transform_bias,
+        "gate.weight": gate,
+        "gate.bias": gate_bias,
+    }
 
 
 class _WholeTable:

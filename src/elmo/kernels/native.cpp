@@ -1020,6 +1020,46 @@ void product(const Matrix& matrix, const float* x, int64_t rows, const float* bi
   });
 }
 
+// --- highways -------------------------------------------------------------------------------------
+
+// out = x + gate (transform - x), all of them (rows, matrix.inputs). A panel gives the transforms and
+// the gates, before their nonlinearities, of LANES outputs.
+template <class F>
+void highway(const Matrix& matrix, const float* bias, const float* x, int64_t rows, float* out,
+             int64_t threads) {
+  static_assert(VECTORS == 2);
+  constexpr int64_t STRIDE = BLOCK_PANELS * COLUMNS;
+  const int64_t width = matrix.inputs;
+  std::vector<Room>& own = rooms(threads);
+  Team::run(threads, [&](Team& team, int64_t me) {
+    const Ready<F> ready;
+    const int64_t first = team.begin(matrix.panels, me), end = team.begin(matrix.panels, me + 1);
+    Rows<F> slice(matrix.groups, std::min(rows, SLICE_ROWS), own[me]);
+    float* const products = own[me].take<float>(std::min(rows, SLICE_ROWS) * STRIDE);
+    for (int64_t row = 0; row < rows; row += SLICE_ROWS) {
+      const int64_t some = std::min(SLICE_ROWS, rows - row);
+      slice.set(x + row * width, width, width, some);
+      for (int64_t panel = first; panel < end; panel += BLOCK_PANELS) {
+        const int64_t panels = std::min(BLOCK_PANELS, end - panel);
+        multiply<F>(Task{matrix, some, {bias, nullptr, 0, 0}, products, STRIDE, panel,
+                         panel + panels, 0},
+                    slice);
+        for (int64_t r = 0; r < some; ++r)
+          for (int64_t n = 0; n < panels; ++n) {
+            const int64_t column = (panel + n) * LANES, place = (row + r) * width + column;
+            const size_t bytes = std::min<int64_t>(LANES, width - column) * sizeof(float);
+            const Floats transform = load(products + r * STRIDE + n * COLUMNS);
+            const Floats gate = sigmoid(load(products + r * STRIDE + n * COLUMNS + LANES));
+            Floats values{};
+            std::memcpy(&values, x + place, bytes);
+            values += gate * ((transform > 0.f ? transform : all(0.f)) - values);
+            std::memcpy(out + place, &values, bytes);
+          }
+      }
+    }
+  });
+}
+
 // --- an LSTM layer --------------------------------------------------------------------------------
 
 struct Layer {
@@ -1494,6 +1534,14 @@ void elmo_product(int format, const Matrix* matrix, const float* x, int64_t rows
                   void* out, int64_t out_stride, int64_t half, int64_t threads) {
   with_format(format, [&](auto kind) {
     product<decltype(kind)>(*matrix, x, rows, bias, out, out_stride, half, threads);
+  });
+}
+
+// out (rows, inputs) = what a highway makes of x (rows, inputs)
+void elmo_highway(int format, const Matrix* matrix, const float* bias, const float* x, int64_t rows,
+                  float* out, int64_t threads) {
+  with_format(format, [&](auto kind) {
+    highway<decltype(kind)>(*matrix, bias, x, rows, out, threads);
   });
 }
 

@@ -259,6 +259,31 @@ def product(
     return out
 
 
+def highway(matrix: Matrix, inputs: Tensor, bias: Tensor) -> Tensor:
+    """Give `inputs + gate (transform - inputs)` with a sigmoid and a rectifier before it.
+
+    Args:
+        matrix: Inputs -> transforms and gates, in the order of `highway_places`.
+        inputs: Float32 of shape `(rows, in)`.
+        bias: Float32 of shape `(matrix.width,)`.
+
+    Returns:
+        Float32 of shape `(rows, in)`.
+    """
+    inputs = inputs.contiguous()
+    out = torch.empty_like(inputs)
+    present_kernel().elmo_highway(
+        ctypes.c_int(matrix.format),
+        ctypes.byref(matrix.struct),
+        ctypes.c_void_p(_address(bias)),
+        ctypes.c_void_p(_address(inputs)),
+        ctypes.c_int64(len(inputs)),
+        ctypes.c_void_p(_address(out)),
+        ctypes.c_int64(thread_count()),
+    )
+    return out
+
+
 class FilterKernel:
     """The highest response of filters to the windows of words, from a table of their responses.
 
@@ -493,10 +518,37 @@ def gate_places(dim: int) -> Tensor:
     Returns:
         Rows of the plain weights, int64 `(4 * cells,)`, `4 * dim` where there is none.
     """
-    cells = math.ceil(dim / unit_cells()) * unit_cells()
-    cell = torch.arange(cells).view(-1, 1, lanes())
-    places = cell + dim * torch.arange(4).view(1, 4, 1)
-    return torch.where(cell < dim, places, 4 * dim).flatten()
+    return _side_by_side(dim, 4, unit_cells())
+
+
+def highway_places(dim: int) -> Tensor:
+    """Say which row of a highway's weights, transforms and then gates, stands where.
+
+    In blocks of `lanes()` outputs, their transforms and gates follow each other.
+
+    Args:
+        dim: Outputs.
+
+    Returns:
+        Rows of the plain weights, int64 `(2 * outputs,)`, `2 * dim` where there is none.
+    """
+    return _side_by_side(dim, 2, lanes())
+
+
+def _side_by_side(dim: int, parts: int, multiple: int) -> Tensor:
+    """Order the rows of `parts` weights, so that those of the same `lanes()` outputs are together.
+
+    Args:
+        dim: Outputs of each part.
+        parts: How many there are.
+        multiple: What the number of outputs is filled up to a multiple of.
+
+    Returns:
+        Rows, int64 `(parts * outputs,)`, `parts * dim` where there is none.
+    """
+    output = torch.arange(math.ceil(dim / multiple) * multiple).view(-1, 1, lanes())
+    places = output + dim * torch.arange(parts).view(1, parts, 1)
+    return torch.where(output < dim, places, parts * dim).flatten()
 
 
 def quantised(weight: Tensor) -> tuple[Tensor, Tensor]:
