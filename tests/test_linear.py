@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import elmo.linear
-from elmo.linear import PackedLinear, PlainLinear, frozen_linear, packing_works
+from elmo.linear import PackedLinear, PlainLinear, fit_halves, frozen_linear, packing_works
 from strategies import rows_are_exact
 
 needs_packing = pytest.mark.skipif(
@@ -109,3 +109,10 @@ def test_changing_the_weight_afterwards_changes_nothing():
     before = packed(x)
     weight.zero_()
     assert torch.equal(packed(x), before)
+
+
+def test_halves_hold_what_was_rounded_to_them_and_nothing_finer():
+    weight = torch.tensor([[1.0, -0.5], [2.0**-24, 65504.0]])
+    assert fit_halves([weight, weight.T])
+    for value in (1 + 2.0**-12, 2.0**-25, 65520.0, float("nan")):
+        assert not fit_halves([weight, torch.tensor([[value]])])

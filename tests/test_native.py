@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import elmo.linear
+import elmo.packed
 from elmo import ELMo, ElmoConfig
 from elmo.bilm import State, zero_state
 from elmo.characters import batch_to_ids
@@ -328,6 +329,26 @@ def test_reduced_precision_is_close_and_in_order(precision, tiny_config):
     exact = plain.run(ids).layers
     difference = (PackedBiLM(plain, precision).run(ids).layers - exact).abs().max()
     assert 0 < difference < {"fp16": 5e-3, "bf16": 5e-2, "int8": 0.2}[precision]
+
+
+@torch.no_grad()
+def test_weights_that_fit_float16_are_kept_in_it_and_give_the_same_bits(tiny_config, monkeypatch):
+    plain = seeded_bilm(tiny_config)
+    assert PackedBiLM(plain).forward_layers[0].whole().input.format == Format.FLOAT32
+    for parameter in plain.parameters():
+        parameter.copy_(parameter.half())
+    halves = PackedBiLM(plain)
+    monkeypatch.setattr(elmo.packed, "fit_halves", lambda weights: False)
+    floats = PackedBiLM(plain)
+    formats = [packed.forward_layers[0].whole().input.format for packed in (halves, floats)]
+    assert formats == [Format.FLOAT16, Format.FLOAT32]
+    for sentences in (SENTENCES, SENTENCES[:1], SENTENCES * 8):
+        ids = batch_to_ids(sentences)
+        found, expected = halves.run(ids), floats.run(ids)
+        assert torch.equal(found.layers, expected.layers)
+        assert all(map(torch.equal, found.state, expected.state))
+    for name, tensor in halves.to_checkpoint().tensors.items():
+        assert torch.equal(tensor, plain.state_dict()[name]), name
 
 
 def test_small_cells_of_a_trained_model_are_not_lost_in_int8():

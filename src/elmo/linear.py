@@ -15,6 +15,7 @@ differently in each.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import cache
 from typing import Protocol, get_args
 
@@ -187,13 +188,18 @@ class Bricks:
 
     Args:
         precision: The precision.
+        halves_suffice: Whether float16 holds all weights bit for bit, see `fit_halves`. The native
+            kernel then keeps the weights of fp32 in half of the memory; it turns them into float32
+            on the way and gives the same, bit for bit.
     """
 
-    def __init__(self, precision: Precision) -> None:
+    def __init__(self, precision: Precision, halves_suffice: bool = False) -> None:
         _require_precision(precision)
         self.precision: Precision = precision
         self.format = native_format(precision)
         """How the native kernel does it; None without the kernel."""
+        if self.format == Format.FLOAT32 and halves_suffice:
+            self.format = Format.FLOAT16
         by_onednn = self.format is None and precision == "bf16" and packing_works(torch.bfloat16)
         self.dtype = torch.bfloat16 if by_onednn else torch.float32
         """In which numbers products want their inputs."""
@@ -210,6 +216,11 @@ class Bricks:
             return NativeLinear(weight, bias, self.format)
         rounded = _rounded(weight, self.precision).to(self.dtype)
         return frozen_linear(rounded, None if bias is None else bias.detach().to(self.dtype))
+
+
+def fit_halves(weights: Iterable[Tensor]) -> bool:
+    """Tell whether float16 holds weights bit for bit, as those of a model that was saved in it."""
+    return all(torch.equal(weight.half().float(), weight.float()) for weight in weights)
 
 
 def _rounded(weight: Tensor, precision: Precision) -> Tensor:

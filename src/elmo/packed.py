@@ -37,7 +37,7 @@ from elmo.kernels.native import (
 )
 from elmo.kernels.native_resources import empty_rows, own_threads
 from elmo.layers import GRULayer, LayerState, LSTMLayer, RecurrentLayer
-from elmo.linear import Bricks, FrozenLinear, NativeLinear
+from elmo.linear import Bricks, FrozenLinear, NativeLinear, fit_halves
 from elmo.packed_words import falling_logistic_, pack_words, release
 from elmo.settings import Precision
 
@@ -58,7 +58,8 @@ class PackedBiLM(BiLMBase):
     """
 
     def __init__(self, bilm: BiLM, precision: Precision = "fp32", consume: bool = False) -> None:
-        bricks = Bricks(precision)
+        weights = (parameter.detach() for parameter in bilm.parameters() if parameter.dim() == 2)
+        bricks = Bricks(precision, halves_suffice=precision == "fp32" and fit_halves(weights))
         self.threads: Callable[[], AbstractContextManager[None]] = (
             nullcontext if bricks.format is None else own_threads
         )
