@@ -4,6 +4,7 @@ import contextlib
 import copy
 import ctypes
 import os
+import shutil
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -571,6 +572,29 @@ def test_the_kernel_is_built_once_and_kept(tmp_path):
     assert library.stat().st_mtime_ns == built
 
 
+def test_whichever_source_changes_the_kernel_is_built_anew(tmp_path, monkeypatch):
+    sources = tmp_path / "cpu"
+    shutil.copytree(compiler._SOURCE.parent, sources)
+    quick = tmp_path / "quick-c++"  # writes what it is asked to build, and leaves it at that
+    quick.write_text('#!/bin/sh\nfor last; do :; done\ntest "$1" = --version || echo > "$last"\n')
+    quick.chmod(0o755)
+    monkeypatch.setenv("CXX", str(quick))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(compiler, "_SOURCE", sources / compiler._SOURCE.name)
+    first = compiler._built([])
+    libraries = {first}
+    for path in sources.iterdir():
+        before = path.read_bytes()
+        path.write_bytes(before + b"// changed\n")
+        libraries.add(compiler._built([]))
+        path.write_bytes(before)
+        assert compiler._built([]) == first
+    (sources / "new.h").touch()
+    libraries.add(compiler._built([]))
+    assert len(libraries) == len(list(sources.iterdir())) + 1
+    assert libraries == set(first.parent.iterdir())
+
+
 def test_a_folder_that_others_can_write_to_is_not_used(tmp_path, monkeypatch):
     folder = tmp_path / "elmo-torch" / "kernels"
     folder.mkdir(parents=True)
@@ -636,6 +660,14 @@ def test_the_kernel_is_compiled_without_a_warning(tmp_path):
             check=False,
         )
         assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_every_header_includes_what_it_uses():
+    flags = [*compiler._FLAGS, *instruction_flags(frozenset(AVX512 | NEWEST)), "-fsyntax-only"]
+    for header in compiler._SOURCE.parent.glob("*.h"):
+        command = [compiler._compiler(), *flags, "-x", "c++", "-include", str(header), os.devnull]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, f"{header.name}: {done.stderr}"
 
 
 def test_memory_for_passing_results_is_used_again_and_given_back() -> None:

@@ -1,6 +1,8 @@
 // Stands before the compiler's own immintrin.h when the kernel is built for a CPU that is not there:
-// the few AVX-512 and AMX instructions that native.cpp names, written out in plain C++ after their
+// the few AVX-512 and AMX instructions that the kernel names, written out in plain C++ after their
 // definitions in Intel's manual. It makes code for newer CPUs run, slowly, on any AVX2 machine.
+#pragma once
+
 #include_next <immintrin.h>
 #include <sys/syscall.h>
 #include <unistd.h>

@@ -1,7 +1,7 @@
 """Builds the C++ kernel for this CPU, once, and keeps it for later processes.
 
 There is nothing to install: where a C++ compiler is at hand the kernel is built when it is first
-needed (a few seconds) and kept in the user's cache folder, under a name made of its source, its
+needed (a few seconds) and kept in the user's cache folder, under a name made of its sources, its
 flags and the compiler. Without a compiler, or on another kind of CPU, PyTorch does the work.
 """
 
@@ -23,7 +23,8 @@ SWITCH = "ELMO_NATIVE"
 """Environment variable: 0 keeps the kernel from being built and used."""
 COMPILERS = ("c++", "g++", "clang++")
 
-_SOURCE = Path(__file__).with_name("native.cpp")
+_SOURCE = Path(__file__).parent / "cpu" / "native.cpp"
+"""What is compiled; the headers that it includes are in the same folder."""
 _FLAGS = ("-std=c++17", "-O3", "-fPIC", "-shared", "-pthread")
 _PATIENCE = 300
 """Seconds after which a compiler is given up."""
@@ -115,9 +116,8 @@ def _load() -> ctypes.CDLL:
 def _built(flags: list[str]) -> Path:
     """Give the library, built now if it was not before."""
     compiler = _compiler()
-    source = _SOURCE.read_bytes()
-    named = "\0".join([compiler, _version(compiler), *flags]).encode()
-    name = f"native-{hashlib.sha256(source + named).hexdigest()[:24]}.so"
+    named = "\0".join([compiler, _version(compiler), *flags, *_sources()])
+    name = f"native-{hashlib.sha256(named.encode()).hexdigest()[:24]}.so"
     folder = _folder()
     library = folder / name
     if library.is_file():
@@ -138,6 +138,14 @@ def _built(flags: list[str]) -> Path:
     finally:
         Path(temporary).unlink(missing_ok=True)
     return library
+
+
+def _sources() -> list[str]:
+    """Give the names of all sources, each with a hash of what is in it, in a fixed order."""
+    files = [path for path in _SOURCE.parent.iterdir() if path.suffix in (".cpp", ".h")]
+    return [
+        f"{path.name} {hashlib.sha256(path.read_bytes()).hexdigest()}" for path in sorted(files)
+    ]
 
 
 def _compiler() -> str:

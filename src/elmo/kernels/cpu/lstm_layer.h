@@ -1,0 +1,238 @@
+// An LSTM layer over a packed batch: all threads take every step together, each with the gates of its
+// own cells.
+
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <vector>
+
+#include "memory.h"
+#include "products.h"
+#include "rows.h"
+#include "task.h"
+#include "threads.h"
+#include "vector_unit.h"
+#include "vectors.h"
+
+namespace {
+
+struct Layer {
+  Matrix recurrent;   // hidden -> gates; columns in units: i, f, g, o of LANES cells, twice
+  Matrix projection;  // cells -> hidden; without weights: there is none
+  int64_t cells;      // a multiple of UNIT_CELLS
+  int64_t hidden;     // width of the output
+  float cell_clip, projection_clip;  // infinity: none
+};
+
+// A packed batch: at each time step the rows of the sentences that still have a word.
+struct Steps {
+  const int64_t* sizes;  // rows of each step, never rising
+  int64_t count;
+  Start inputs;  // input products, a row for each place
+  float* hidden;   // (rows, hidden): before and after
+  float* memory;   // (rows, cells): before and after
+  int64_t memory_stride;
+  float* outputs;  // (places, hidden)
+};
+
+// Gates -> memory and cells of some units: `gates` is (rows, units * UNIT_PANELS * COLUMNS); in
+// `cells` the digits of a row are rows that follow each other.
+template <class F>
+void update_cells(const Layer& layer, const Steps& steps, const float* gates, int64_t rows,
+                  int64_t first_unit, int64_t units, Rows<F>& cells) {
+  const Tiles<F> tiles{rows * F::DIGITS};
+  for (int64_t r = 0; r < rows; ++r) {
+    const auto spot = tiles.spot(r * F::DIGITS), next = tiles.spot((r + 1) * F::DIGITS - 1);
+    for (int64_t part = 0; part < units * UNIT_CELLS; part += LANES) {
+      const int64_t cell = first_unit * UNIT_CELLS + part;
+      const float* from = gates + (r * units * UNIT_CELLS + part) * GATES;
+      float* const kept = steps.memory + r * steps.memory_stride + cell;
+      const Floats added = sigmoid_times_tanh(load(from), load(from + 2 * LANES));
+      const Floats value =
+          bounded(sigmoid(load(from + LANES)) * load(kept) + added, layer.cell_clip);
+      store(kept, value);
+      const Floats given = sigmoid_times_tanh(load(from + 3 * LANES), value);
+      cells.put(spot, cell, F::cells(given, layer.cells));
+      if constexpr (F::DIGITS == 2) cells.put(next, cell, F::rests(given));
+    }
+  }
+}
+
+// Rows times units that are multiplied before their cells are updated: enough for independent sums
+// there, and few enough to turn back at the end of the weights while their last part is in the cache.
+constexpr int64_t ROW_UNITS = 6;
+
+// What the threads of a layer share.
+template <class F>
+struct Exchange {
+  Exchange(const Layer& layer, const Steps& steps, int64_t threads, Room& room)
+      : rows(steps.sizes[0] * F::DIGITS), stride(layer.projection.panels * COLUMNS),
+        // Both round the number of cells up, each in its own way.
+        cells(std::max(layer.projection.groups, layer.cells / F::GROUP), rows, room),
+        projected(room.take<float>(rows * stride)),
+        sums(room.take<int32_t>(ANY_ORDER<F> ? threads * MAX_ROWS * stride : 0)) {
+    const float scale = F::cell_scale(layer.cells);
+    if (F::ROUNDS)
+      for (int64_t r = 0; r < rows; ++r) cells.scales[r] = r % F::DIGITS ? scale / FINER : scale;
+  }
+
+  // What the cells of one thread add to the outputs: (rows, stride).
+  int32_t* sums_of(int64_t thread) const { return sums + thread * MAX_ROWS * stride; }
+
+  const int64_t rows;  // of digits
+  const int64_t stride;
+  Rows<F> cells;
+  float* const projected;  // (rows, stride)
+
+ private:
+  int32_t* const sums;
+};
+
+// What one thread has at hand while a layer runs.
+template <class F>
+class LayerThread {
+ public:
+  LayerThread(const Layer& layer, const Steps& steps, Exchange<F>& shared, Team& team, int64_t me,
+              Room& room)
+      : layer_(layer), steps_(steps), shared_(shared), team_(team), me_(me),
+        first_unit_(team.begin(layer.cells / UNIT_CELLS, me)),
+        end_unit_(team.begin(layer.cells / UNIT_CELLS, me + 1)),
+        first_panel_(team.begin(layer.projection.panels, me)),
+        end_panel_(team.begin(layer.projection.panels, me + 1)),
+        gates_(room.take<float>(std::max(steps.sizes[0], ROW_UNITS) * UNIT_PANELS * COLUMNS)),
+        hidden_(layer.recurrent.groups, steps.sizes[0], room) {}
+
+  void run() {
+    int64_t place = 0;
+    const float* hidden = steps_.hidden;
+    for (int64_t t = 0; t < steps_.count; ++t) {
+      const int64_t rows = steps_.sizes[t];
+      float* const out = steps_.outputs + place * layer_.hidden;
+      // Each thread takes all rows over for itself: cheaper than waiting for the others.
+      hidden_.set(hidden, layer_.hidden, layer_.hidden, rows);
+      update(rows, place, t);
+      team_.wait();  // for all cells
+      if (layer_.projection.weights) project(rows, out);
+      else give_cells(rows, out);
+      team_.wait();  // for all of the hidden state
+      hidden = out;
+      place += rows;
+    }
+  }
+
+ private:
+  // Whether each thread multiplies its own cells with the projection's weights for them as soon as
+  // it has them. One sweep then goes through all weights of a thread, and a third of them is still in
+  // the second-level cache when it turns back; a separate sweep of the projection would drive that
+  // out. Sums are added up in an order that depends on the threads.
+  bool projects_own_cells(int64_t rows) const {
+    return ANY_ORDER<F> && layer_.projection.weights && rows * F::DIGITS <= MAX_ROWS;
+  }
+
+  // With few rows, every other step goes through the weights backwards: what was read last is still
+  // in the cache.
+  void update(int64_t rows, int64_t place, int64_t t) {
+    Start start = steps_.inputs;
+    start.skip(place);
+    const bool backwards = t % 2 && rows <= MAX_ROWS;
+    const int64_t some = std::max<int64_t>(1, ROW_UNITS / rows);
+    for (int64_t done = 0; done < end_unit_ - first_unit_; done += some) {
+      const int64_t units = std::min(some, end_unit_ - first_unit_ - done);
+      const int64_t unit = backwards ? end_unit_ - done - units : first_unit_ + done;
+      const Task task{layer_.recurrent, rows, start, gates_, units * UNIT_PANELS * COLUMNS,
+                      unit * UNIT_PANELS, (unit + units) * UNIT_PANELS, 0};
+      multiply<F>(task, hidden_);
+      update_cells<F>(layer_, steps_, gates_, rows, unit, units, shared_.cells);
+      if constexpr (ANY_ORDER<F>)
+        if (projects_own_cells(rows)) add_products_of_cells(rows, unit, units, done == 0);
+    }
+  }
+
+  void add_products_of_cells(int64_t rows, int64_t unit, int64_t units, bool begins) {
+    constexpr int64_t UNIT_GROUPS = UNIT_CELLS / F::GROUP;
+    const int64_t first = unit * UNIT_GROUPS;
+    const int64_t groups = std::min(units * UNIT_GROUPS, layer_.projection.groups - first);
+    multiply_groups<F>(layer_.projection, shared_.cells, rows * F::DIGITS, first,
+                       std::max<int64_t>(0, groups), begins, shared_.sums_of(me_));
+  }
+
+  void project(int64_t rows, float* out) {
+    if (projects_own_cells(rows)) {
+      add_sums(rows * F::DIGITS);
+    } else {
+      const Task task{layer_.projection, rows * F::DIGITS, {nullptr, nullptr, 0, 0},
+                      shared_.projected, shared_.stride, first_panel_, end_panel_,
+                      first_panel_ * COLUMNS};
+      multiply<F>(task, shared_.cells);
+    }
+    const float bound = layer_.projection_clip;
+    const int64_t end = std::min(end_panel_ * COLUMNS, layer_.hidden);
+    for (int64_t r = 0; r < rows; ++r) {
+      const float* const from = shared_.projected + r * F::DIGITS * shared_.stride;
+      for (int64_t k = first_panel_ * COLUMNS; k < end; ++k) {
+        const float value = F::DIGITS == 2 ? from[k] + from[k + shared_.stride] : from[k];
+        out[r * layer_.hidden + k] = std::max(-bound, std::min(bound, value));
+      }
+    }
+  }
+
+  // Adds up what the cells of all threads give.
+  void add_sums(int64_t rows) {
+    for (int64_t r = 0; r < rows; ++r)
+      for (int64_t k = first_panel_ * COLUMNS; k < end_panel_ * COLUMNS; k += LANES) {
+        Ints sum{};
+        for (int64_t thread = 0; thread < team_.size(); ++thread) {
+          Ints some;
+          std::memcpy(&some, shared_.sums_of(thread) + r * shared_.stride + k, sizeof some);
+          sum += some;
+        }
+        store(shared_.projected + r * shared_.stride + k,
+              meaning(sum, layer_.projection, k, shared_.cells.scales[r]));
+      }
+  }
+
+  // Without a projection the cells are the hidden state; only for formats that do not round them.
+  void give_cells(int64_t rows, float* out) {
+    const Tiles<F> tiles{rows};
+    const int64_t end = std::min(end_unit_ * UNIT_CELLS, layer_.hidden);
+    for (int64_t r = 0; r < rows; ++r)
+      for (int64_t k = first_unit_ * UNIT_CELLS; k < end; ++k)
+        out[r * layer_.hidden + k] = float(*shared_.cells.place(tiles.spot(r), k));
+  }
+
+  const Layer& layer_;
+  const Steps& steps_;
+  Exchange<F>& shared_;
+  Team& team_;
+  const int64_t me_;
+  const int64_t first_unit_, end_unit_, first_panel_, end_panel_;
+  float* const gates_;
+  Rows<F> hidden_;
+};
+
+// Sentences end at different steps: the hidden state of each is its last output.
+void keep_last_outputs(const Layer& layer, const Steps& steps) {
+  int64_t place = 0;
+  for (int64_t t = 0; t < steps.count; ++t) {
+    const int64_t going_on = t + 1 < steps.count ? steps.sizes[t + 1] : 0;
+    for (int64_t r = going_on; r < steps.sizes[t]; ++r)
+      std::copy_n(steps.outputs + (place + r) * layer.hidden, layer.hidden,
+                  steps.hidden + r * layer.hidden);
+    place += steps.sizes[t];
+  }
+}
+
+template <class F>
+void run_layer(const Layer& layer, const Steps& steps, int64_t threads) {
+  std::vector<Room>& own = rooms(threads);
+  Exchange<F> shared(layer, steps, threads, own[threads]);
+  Team::run(threads, [&](Team& team, int64_t me) {
+    const Ready<F> ready;
+    LayerThread<F>(layer, steps, shared, team, me, own[me]).run();
+  });
+  keep_last_outputs(layer, steps);
+}
+
+}  // namespace

@@ -1,0 +1,112 @@
+// Products by the matrix unit (AMX), where the CPU has one; elsewhere there is nothing here.
+
+#pragma once
+
+#include <immintrin.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdint>
+
+#include "rows.h"
+#include "task.h"
+#include "vectors.h"
+
+namespace {
+
+#if defined(__AMX_TILE__)
+
+// The compiler does not know that the unit's instructions read memory: what they read is written by
+// now.
+inline void finish_stores() { asm volatile("" ::: "memory"); }
+
+void store_half(uint16_t* to, Floats values) {
+  _mm256_storeu_si256((__m256i*)to, _mm512_cvtps_ph((__m512)values, _MM_FROUND_TO_NEAREST_INT));
+}
+
+// Tells a thread's matrix unit that all of its tiles are 16 rows of 64 bytes.
+class MatrixUnit {
+ public:
+  MatrixUnit() {
+    alignas(64) struct {
+      uint8_t palette = 1, start_row = 0, reserved[14] = {};
+      uint16_t row_bytes[16] = {};
+      uint8_t rows[16] = {};
+    } shape;
+    for (int tile = 0; tile < 8; ++tile) shape.row_bytes[tile] = 64, shape.rows[tile] = UNIT_SIDE;
+    finish_stores();
+    _tile_loadconfig(&shape);
+  }
+  ~MatrixUnit() { _tile_release(); }
+
+  // Whether the system lets this process use the unit: its registers are large, so it wants to know.
+  static bool allowed() {
+    constexpr long REQUEST_PERMISSION = 0x1023, TILE_DATA = 18;
+    static const bool yes = syscall(SYS_arch_prctl, REQUEST_PERMISSION, TILE_DATA) == 0;
+    return yes;
+  }
+};
+
+// The same as `multiply_by_vectors` for formats of the matrix unit.
+template <class F>
+void multiply_by_unit(const Task& task, const Rows<F>& x) {
+  using Weight = typename F::Weight;
+  constexpr int64_t GROUP_WEIGHTS = COLUMNS * F::GROUP, SIDE = UNIT_SIDE;
+  constexpr int64_t ROW_BYTES = 64, WEIGHT_STRIDE = GROUP_WEIGHTS * sizeof(Weight);
+  const Matrix& matrix = task.matrix;
+  const int64_t panel_weights = matrix.groups * GROUP_WEIGHTS;
+  const Tiles<F> tiles{task.rows};
+  const int64_t pairs = (tiles.count() + 1) / 2;
+  alignas(64) typename F::Sum sums[2 * SIDE][COLUMNS];
+  for (int64_t panel = task.first_panel; panel < task.end_panel; ++panel) {
+    const Weight* const weights = (const Weight*)matrix.weights + panel * panel_weights;
+    const int64_t column = panel * COLUMNS;
+    for (int64_t pair = 0; pair < pairs; ++pair) {
+      const int64_t row = 2 * pair * SIDE, some = std::min(2 * SIDE, task.rows - row);
+      const bool both = some > SIDE;
+      const bool more = pair + 1 < pairs;
+      const int64_t next_row = more ? row + 2 * SIDE : 0, next_panel = more ? panel : panel + 1;
+      finish_stores();
+      _tile_zero(0);
+      _tile_zero(1);
+      _tile_zero(2);
+      _tile_zero(3);
+      for (int64_t group = 0; group < matrix.groups; group += SIDE) {
+        const int64_t part = group / SIDE, parts = matrix.groups / SIDE;
+        fetch(weights + panel_weights, panel_weights * sizeof(Weight), pair * parts + part,
+              pairs * parts);
+        task.expect(next_row + 2 * SIDE * part / parts, next_row + 2 * SIDE * (part + 1) / parts,
+                    next_panel, next_panel + 1);
+        const char* const from = (const char*)(weights + group * GROUP_WEIGHTS);
+        _tile_loadd(6, from, WEIGHT_STRIDE);
+        _tile_loadd(7, from + ROW_BYTES, WEIGHT_STRIDE);
+        _tile_loadd(4, x.tile(row, SIDE, group), ROW_BYTES);
+        F::add_tiles();
+        if (both) {
+          _tile_loadd(5, x.tile(row + SIDE, SIDE, group), ROW_BYTES);
+          F::add_lower_tiles();
+        }
+      }
+      constexpr int64_t SUM_STRIDE = COLUMNS * sizeof(typename F::Sum);
+      _tile_stored(0, &sums[0][0], SUM_STRIDE);
+      _tile_stored(1, &sums[0][SIDE], SUM_STRIDE);
+      _tile_stored(2, &sums[SIDE][0], SUM_STRIDE);
+      _tile_stored(3, &sums[SIDE][SIDE], SUM_STRIDE);
+      finish_stores();
+      for (int64_t r = 0; r < some; ++r)
+        for (int v = 0; v < COLUMNS; v += LANES) {
+          Floats sum = load_numbers(&sums[r][v]);
+          if (matrix.scales) sum *= x.scales[row + r] * load(matrix.scales + column + v);
+          if (task.start.half) sum += load_half(task.start.halves(row + r, column + v));
+          else if (task.start.table) sum += load(task.start.floats(row + r, column + v));
+          if (task.half) store_half(task.halves(row + r, panel) + v, sum);
+          else store(task.floats(row + r, panel) + v, sum);
+        }
+    }
+  }
+}
+
+#endif
+
+}  // namespace

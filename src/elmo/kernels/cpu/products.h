@@ -1,0 +1,67 @@
+// Products in any format: the part of one thread, by the unit that the format is for, and a whole one
+// by many threads.
+
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "matrix_unit.h"
+#include "memory.h"
+#include "rows.h"
+#include "task.h"
+#include "threads.h"
+#include "vector_unit.h"
+#include "vectors.h"
+
+namespace {
+
+template <class F>
+void multiply(const Task& task, const Rows<F>& x) {
+#if defined(__AMX_TILE__)
+  if constexpr (F::MATRIX_UNIT) return multiply_by_unit<F>(task, x);
+  else
+#endif
+    multiply_by_vectors<F>(task, x);
+}
+
+// What a thread needs before it computes in a format.
+template <class F>
+class Ready {
+#if defined(__AMX_TILE__)
+  std::optional<MatrixUnit> unit_;
+
+ public:
+  Ready() {
+    if constexpr (F::MATRIX_UNIT) unit_.emplace();
+  }
+#else
+ public:
+  Ready() {}
+#endif
+};
+
+constexpr int64_t SLICE_ROWS = 512;  // whose inputs stay in the third-level cache
+
+template <class F>
+void product(const Matrix& matrix, const float* x, int64_t rows, const float* bias, void* out,
+             int64_t out_stride, bool half, int64_t threads) {
+  std::vector<Room>& own = rooms(threads);
+  Team::run(threads, [&](Team& team, int64_t me) {
+    const Ready<F> ready;
+    const int64_t first = team.begin(matrix.panels, me), end = team.begin(matrix.panels, me + 1);
+    Rows<F> slice(matrix.groups, std::min(rows, SLICE_ROWS), own[me]);
+    for (int64_t row = 0; row < rows; row += SLICE_ROWS) {
+      const int64_t some = std::min(SLICE_ROWS, rows - row);
+      slice.set(x + row * matrix.inputs, matrix.inputs, matrix.inputs, some);
+      char* const to = (char*)out + row * out_stride * (half ? 2 : 4);
+      const Task task{matrix, some, {bias, nullptr, 0, 0}, to, out_stride,
+                      first, end, first * COLUMNS, half};
+      multiply<F>(task, slice);
+    }
+  });
+}
+
+}  // namespace

@@ -1,0 +1,59 @@
+// What is to be multiplied, by vectors or by the matrix unit, and how either asks memory for what it
+// will need.
+
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "rows.h"
+#include "vectors.h"
+
+namespace {
+
+// out[r, columns of panels] = start[r] + x[r] W^T for some rows and panels.
+struct Task {
+  const Matrix& matrix;
+  int64_t rows;
+  Start start;
+  void* out;
+  int64_t out_stride;
+  int64_t first_panel, end_panel;
+  int64_t out_column;  // where the columns of the first panel go
+  bool half = false;   // whether results are rounded to float16; only with the matrix unit
+
+  int64_t place(int64_t row, int64_t panel) const {
+    return row * out_stride + out_column + (panel - first_panel) * COLUMNS;
+  }
+  float* floats(int64_t row, int64_t panel) const { return (float*)out + place(row, panel); }
+  uint16_t* halves(int64_t row, int64_t panel) const { return (uint16_t*)out + place(row, panel); }
+
+  // Asks for what some rows start from, and for where their results go: rows are far apart, and
+  // nothing else would tell the CPU in time.
+  void expect(int64_t first_row, int64_t end_row, int64_t panel, int64_t end) const {
+    const int64_t columns = (std::min(end, end_panel) - panel) * COLUMNS;
+    const int64_t out_bytes = half ? 2 : 4;
+    for (int64_t row = first_row; row < std::min(end_row, rows); ++row) {
+      if (start.stride)
+        expect_bytes<0>((const char*)start.table +
+                            start.place(row, panel * COLUMNS) * start.value_bytes(),
+                        columns * start.value_bytes());
+      expect_bytes<1>((const char*)out + place(row, panel) * out_bytes, columns * out_bytes);
+    }
+  }
+
+ private:
+  template <int WRITTEN>
+  static void expect_bytes(const char* from, int64_t bytes) {
+    for (int64_t k = 0; k < bytes; k += LINE) __builtin_prefetch(from + k, WRITTEN, 2);
+  }
+};
+
+// Asks for one part of some bytes, so that they are in the cache when they are needed.
+void fetch(const void* from, int64_t bytes, int64_t part, int64_t parts) {
+  const int64_t lines = (bytes + LINE - 1) / LINE;
+  for (int64_t n = lines * part / parts; n < lines * (part + 1) / parts; ++n)
+    __builtin_prefetch((const char*)from + n * LINE, 0, 2);
+}
+
+}  // namespace
