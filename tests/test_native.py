@@ -352,15 +352,16 @@ def test_weights_that_fit_float16_are_kept_in_it_and_give_the_same_bits(tiny_con
         assert torch.equal(tensor, plain.state_dict()[name]), name
 
 
-def test_small_cells_of_a_trained_model_are_not_lost_in_int8():
-    # Most of them are smaller than the step of 8 bits: rounded to it, layers were off by 8 %.
+def test_small_values_of_a_trained_model_are_not_lost_in_int8():
+    # Most cells are smaller than the step of 8 bits: rounded to it, layers were off by 8 %.
+    # What filters give, few large values among many small ones, was off by 2 % at the word itself.
     exact, rounded = (
         ELMo.from_pretrained("small-en", device="cpu", precision=precision).encode_tokens(SENTENCES)
         for precision in ("fp32", "int8")
     )
-    for layer in range(3):
+    for layer, most in enumerate((0.013, 0.03, 0.035)):
         one, other = (np.concatenate([v[layer] for v in vectors]) for vectors in (exact, rounded))
-        assert np.linalg.norm(one - other) < 0.05 * np.linalg.norm(one)
+        assert np.linalg.norm(one - other) < most * np.linalg.norm(one)
 
 
 @pytest.mark.parametrize("precision", ["fp32", "fp16", "bf16", "int8"])

@@ -3,7 +3,7 @@
 On a CPU, `F.linear` on a handful of rows runs at a tenth of the speed that the same product reaches
 when its weight was laid out for it beforehand. Three ways, the fastest that works is taken:
 
-* `NativeLinear`, our own kernel (`kernels/native.cpp`), where it could be built;
+* `NativeLinear`, our own kernel (`kernels/cpu/native.cpp`), where it could be built;
 * `PackedLinear`, oneDNN with a weight laid out once; PyTorch keeps the operators for that private
   (its compiler emits them), so they are used in this file only;
 * `PlainLinear`, the reference.
@@ -16,6 +16,7 @@ differently in each.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from copy import copy
 from functools import cache
 from typing import Protocol, get_args
 
@@ -203,6 +204,18 @@ class Bricks:
         by_onednn = self.format is None and precision == "bf16" and packing_works(torch.bfloat16)
         self.dtype = torch.bfloat16 if by_onednn else torch.float32
         """In which numbers products want their inputs."""
+
+    def for_words(self) -> Bricks:
+        """Give how the encoder of words is prepared: with inputs of 16 bits where others have 8.
+
+        It runs once for each distinct word, so that this costs little, and what is lost there is
+        lost for all layers.
+        """
+        if self.format not in (Format.INT8_BYTES, Format.INT8_TILES):
+            return self
+        words = copy(self)
+        words.format = Format.INT8_WORDS
+        return words
 
     def linear(self, weight: Tensor, bias: Tensor | None = None) -> FrozenLinear:
         """Prepare a product.

@@ -71,7 +71,7 @@ class PackedBiLM(BiLMBase):
         self.boundaries = bilm.boundaries.cpu()
         bilm = bilm.cpu()
         with torch.no_grad():
-            self.words = pack_words(bilm.words, bilm.config, bricks, consume)
+            self.words = pack_words(bilm.words, bilm.config, bricks.for_words(), consume)
             self.forward_layers = [_pack_layer(x, bricks, consume) for x in bilm.forward_layers]
             self.backward_layers = [_pack_layer(x, bricks, consume) for x in bilm.backward_layers]
         self._at_once = _reading_kernel(self)

@@ -110,6 +110,14 @@ inline __m512i multiply_words(__m512i a, __m512i b) {
   return result.as<__m512i>();
 }
 
+inline __m512i add_word_products(__m512i sum, __m512i a, __m512i b) {
+  const Register products = Register::of(multiply_words(a, b));
+  Register result = Register::of(sum);
+  for (int n = 0; n < 16; ++n)
+    result.set(n, result.get<int32_t>(n) + products.get<int32_t>(n));
+  return result.as<__m512i>();
+}
+
 inline __m512i add_byte_products(__m512i sum, __m512i a, __m512i b) {  // unsigned times signed
   const Register x = Register::of(a), y = Register::of(b);
   Register result = Register::of(sum);
@@ -211,6 +219,7 @@ inline void add_byte_tiles(int to, int a, int b) {
 #define _mm512_cvtepi8_epi16 emulated::bytes_to_words
 #define _mm512_slli_epi32 emulated::shift_left
 #define _mm512_madd_epi16 emulated::multiply_words
+#define _mm512_dpwssd_epi32 emulated::add_word_products
 #define _mm512_dpbusd_epi32 emulated::add_byte_products
 #define _mm512_dpbf16_ps emulated::add_bfloat_products
 #undef _tile_loadconfig

@@ -115,7 +115,13 @@ struct Int8Words {  // 8-bit weights times 16-bit inputs: no rounding of inputs 
     std::memcpy(&pair, from, sizeof pair);
     return _mm512_set1_epi32(pair);
   }
-  static Sum add(Sum sum, Loaded x, Loaded w) { return sum + (Ints)_mm512_madd_epi16(x, w); }
+  static Sum add(Sum sum, Loaded x, Loaded w) {
+#if defined(__AVX512VNNI__)
+    return (Ints)_mm512_dpwssd_epi32((__m512i)sum, x, w);
+#else
+    return sum + (Ints)_mm512_madd_epi16(x, w);
+#endif
+  }
 #elif !defined(__AVX512F__)
   using Loaded = __m256i;
   static Loaded load_weights(const Weight* from) {
