@@ -67,12 +67,12 @@ class ELMo:
         precision: In which numbers weights are kept and multiplied. Smaller ones are faster, most
             of all for single sentences, and less exact: against float64, values of `small-en`
             (their standard deviation is 0.38) were off by at most 1.5e-5 in `fp32` and `fp16`
-            (whose weights it has anyway), 1.7e-2 in `bf16` and 2.6e-1 in `int8`, on average by
-            2.5e-7, 1.3e-3 and 9.7e-3, with cosines of at least 0.99996 in `bf16` and 0.9936 in
+            (whose weights it has anyway), 1.7e-2 in `bf16` and 1.3e-1 in `int8`, on average by
+            2.5e-7, 1.3e-3 and 6.9e-3, with cosines of at least 0.99996 in `bf16` and 0.9988 in
             `int8`; a linear probe for parts of speech changed at most 5 of 10,000 tags in `bf16`
-            and 108 in `int8`, its accuracy by at most 0.1 points (CPU with VNNI; with AVX2 alone,
-            which multiplies more exactly, errors of `int8` are half). `elmo bench precision`
-            measures any model. On a GPU: `fp32` without TF32, `bf16` or `fp16`; not `int8`.
+            and 28 in `int8`, its accuracy by at most 0.1 points (CPU with VNNI or AVX512-BF16;
+            with AVX2 alone errors are a little smaller). `elmo bench precision` measures any
+            model. On a GPU: `fp32` without TF32, `bf16` or `fp16`; not `int8`.
         device: Where to compute; if None, a GPU if there is one.
         tokenizer: How `encode` splits raw texts into words.
         word_cache_mb: Memory for the context-free vectors of words seen before; unless told, 64 on
