@@ -26,6 +26,22 @@ struct Lanes {
   typedef Input Vector __attribute__((vector_size(LANES * sizeof(Input))));
 };
 
+// Rounds a row to whole numbers from -bound to bound, all of them `shift` more than meant, and gives
+// its scale.
+template <class Input>
+float round_row(const float* from, Input* to, int64_t n, float bound, int32_t shift = 0) {
+  const float most = largest_magnitude(from, n);
+  const float scale = most > 0 ? most / bound : 1.f, factor = 1.f / scale;
+  int64_t k = 0;
+  for (; k + LANES <= n; k += LANES) {
+    const auto rounded = __builtin_convertvector(nearest(load(from + k) * factor) + shift,
+                                                 typename Lanes<Input>::Vector);
+    std::memcpy(to + k, &rounded, sizeof rounded);
+  }
+  for (; k < n; ++k) to[k] = Input(int32_t(std::nearbyint(from[k] * factor)) + shift);
+  return scale;
+}
+
 struct Float32 {
   using Weight = float;
   using Input = float;
@@ -139,10 +155,7 @@ struct Int8Words {  // 8-bit weights times 16-bit inputs: no rounding of inputs 
     return std::min<int64_t>(32767, (int64_t(1) << 31) / (127 * (n + 1)) - 1);
   }
   static float convert(const float* from, Input* to, int64_t n, int64_t inputs) {
-    const float most = largest_magnitude(from, n), bound = float(limit(inputs));
-    const float scale = most > 0 ? most / bound : 1.f, factor = 1.f / scale;
-    for (int64_t k = 0; k < n; ++k) to[k] = Input(std::nearbyint(from[k] * factor));
-    return scale;
+    return round_row(from, to, n, float(limit(inputs)));
   }
   static float cell_scale(int64_t inputs) { return 1.f / float(limit(inputs)); }
   static auto cells(Floats values, int64_t inputs) {
@@ -175,10 +188,7 @@ struct Int8Bytes {  // 8-bit weights times 8-bit inputs, four at a time
     return (Ints)_mm512_dpbusd_epi32((__m512i)sum, x, w);
   }
   static float convert(const float* from, Input* to, int64_t n, int64_t) {
-    const float most = largest_magnitude(from, n);
-    const float scale = most > 0 ? most / 127.f : 1.f, factor = 1.f / scale;
-    for (int64_t k = 0; k < n; ++k) to[k] = Input(int(std::nearbyint(from[k] * factor)) + 128);
-    return scale;
+    return round_row(from, to, n, 127.f, 128);
   }
   static float cell_scale(int64_t) { return 1.f / 127.f; }
   static auto cells(Floats values, int64_t) {
@@ -224,10 +234,7 @@ struct Int8Tiles {
     _tile_dpbssd(3, 5, 7);
   }
   static float convert(const float* from, Input* to, int64_t n, int64_t) {
-    const float most = largest_magnitude(from, n);
-    const float scale = most > 0 ? most / 127.f : 1.f, factor = 1.f / scale;
-    for (int64_t k = 0; k < n; ++k) to[k] = Input(std::nearbyint(from[k] * factor));
-    return scale;
+    return round_row(from, to, n, 127.f);
   }
   static float cell_scale(int64_t) { return 1.f / 127.f; }
   static auto cells(Floats values, int64_t) {
