@@ -369,3 +369,48 @@ def test_reserving_space_does_not_make_a_file_larger_than_its_content(tmp_path):
     writer.append(SENTENCES, vectors_of(SENTENCES, ALL_LAYERS))
     assert (tmp_path / "out").stat().st_size < 100_000
     assert resource.getrlimit(resource.RLIMIT_FSIZE)[0] == resource.RLIM_INFINITY
+
+
+READS = """
+import sys, time
+import h5py
+with h5py.File(sys.argv[1], "r"):
+    print("open", flush=True)
+    sys.stdin.readline()
+    time.sleep(0.3)
+"""
+
+
+def reader_of(path):
+    """Start a process that has a file open, until a line comes and a moment longer."""
+    command = [sys.executable, "-c", READS, str(path)]
+    reader = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert reader.stdout.readline() == "open\n"
+    return reader
+
+
+def test_a_writer_waits_for_those_who_look_into_the_file(tmp_path):
+    path = tmp_path / "out.h5"
+    vectors = vectors_of(SENTENCES, ALL_LAYERS)
+    writer = open_writer(path, "hdf5", ALL_LAYERS)
+    for some in (slice(0, 2), slice(2, None)):
+        reader = reader_of(path)
+        reader.stdin.write("\n")
+        reader.stdin.flush()
+        writer.append(SENTENCES[some], vectors[some])
+        assert reader.wait() == 0
+    writer.finish()
+    for found, expected in zip(read_hdf5(path, ALL_LAYERS), vectors, strict=True):
+        assert np.array_equal(found, expected)
+
+
+def test_a_file_that_stays_open_elsewhere_is_told_and_not_called_damaged(tmp_path, monkeypatch):
+    path = tmp_path / "out.h5"
+    writer = open_writer(path, "hdf5", ALL_LAYERS)
+    writer.append(SENTENCES[:2], vectors_of(SENTENCES, ALL_LAYERS)[:2])
+    monkeypatch.setattr(store, "_PATIENCE", 0.2)
+    reader = reader_of(path)
+    with pytest.raises(OutputError, match=r"open elsewhere .* --resume"):
+        open_writer(path, "hdf5", ALL_LAYERS, resume=True)
+    reader.communicate("\n")
+    assert open_writer(path, "hdf5", ALL_LAYERS, resume=True).n_written == 2

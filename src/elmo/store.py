@@ -14,6 +14,7 @@ import errno
 import json
 import os
 import shutil
+import time
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -41,6 +42,8 @@ _INDEX_LIMIT = 1 << 28
 """Bytes of sentences beyond which `sentence_to_index`, one string, is left out of an HDF5 file."""
 _BYTES_PER_DATASET = 2048
 """More than HDF5 writes around a dataset."""
+_PATIENCE = 60.0
+"""Seconds that a writer waits for others who read an HDF5 file this moment."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -217,7 +220,7 @@ class Hdf5Writer(VectorWriter):
 
     def _recover(self) -> int:
         try:
-            with h5py.File(self.path, "r+") as file:
+            with _opened_to_write(self.path) as file:
                 n_written = int(file.attrs[N_WRITTEN])
                 # What a killed process wrote of its last list is not counted; begin it anew.
                 for key in list(file):
@@ -234,7 +237,7 @@ class Hdf5Writer(VectorWriter):
     def _append_vectors(self, vectors: list[Array]) -> None:
         needed = sum(array.nbytes + _BYTES_PER_DATASET for array in vectors)
         _reserve(self.path, needed + (1 << 20))
-        with h5py.File(self.path, "r+") as file:
+        with _opened_to_write(self.path) as file:
             for number, array in enumerate(vectors, start=self.n_written):
                 file.create_dataset(str(number), data=array)
             file.attrs[N_WRITTEN] = self.n_written + len(vectors)
@@ -243,7 +246,7 @@ class Hdf5Writer(VectorWriter):
         size = self._sentences.stat().st_size
         with_index = not self._forget_sentences and size <= _INDEX_LIMIT
         _reserve(self.path, (2 * size if with_index else 0) + (1 << 20))
-        with h5py.File(self.path, "r+") as file:
+        with _opened_to_write(self.path) as file:
             if with_index:
                 dataset = file.create_dataset(SENTENCE_INDEX, (1,), dtype=h5py.string_dtype())
                 dataset[0] = self._sentence_index()
@@ -423,6 +426,25 @@ def _keep_lines(path: Path, count: int) -> None:
         for _, line in zip(range(count), lines, strict=False):
             end += len(line)
     os.truncate(path, end)
+
+
+def _opened_to_write(path: Path) -> h5py.File:
+    """Open an HDF5 file that is there, to change it.
+
+    Who looks into a file while it is written locks it for as long as that takes. The work of hours
+    should not end there.
+    """
+    deadline = time.monotonic() + _PATIENCE
+    while True:
+        try:
+            return h5py.File(path, "r+")
+        except BlockingIOError as error:
+            if time.monotonic() > deadline:
+                raise OutputError(
+                    f"{path} has been open elsewhere for {_PATIENCE:.0f} seconds ({error}): close "
+                    "it there, and run the same command with --resume"
+                ) from None
+            time.sleep(0.05)
 
 
 def _reserve(path: Path, size: int) -> None:
