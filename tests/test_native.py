@@ -24,7 +24,8 @@ from elmo.characters import batch_to_ids
 from elmo.errors import ElmoWarning
 from elmo.kernels import compiler, native_resources
 from elmo.kernels.compiler import CannotBuildError, instruction_flags, kernel, why_not
-from elmo.kernels.native import Format, Matrix, gate_places, native_format
+from elmo.kernels.native import Format, Matrix, native_format
+from elmo.kernels.native_layers import gate_places
 from elmo.kernels.native_resources import own_threads, reused_rows, thread_count
 from elmo.layers import Highway
 from elmo.linear import Bricks, NativeLinear, runs_natively

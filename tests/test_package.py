@@ -24,6 +24,7 @@ LEVELS = [
     {"kernels.gpu", "kernels.compiler"},
     {"kernels.native_resources"},
     {"kernels.native"},
+    {"kernels.native_layers"},
     {"kernels.inference_cell", "kernels.inference_graphs", "kernels.word_filters"},
     {"kernels.inference_row"},
     {"kernels.lstm_cell", "kernels.character_windows", "kernels.highway"},

@@ -28,13 +28,8 @@ from elmo.batching import step_runs
 from elmo.bilm import BiLM, BiLMBase, State, zero_state
 from elmo.checkpoint import Checkpoint, Tensors
 from elmo.errors import WeightsError
-from elmo.kernels.native import (
-    FLOAT_INPUTS,
-    LSTMKernel,
-    ReadingKernel,
-    WholeLayer,
-    gate_places,
-)
+from elmo.kernels.native import FLOAT_INPUTS
+from elmo.kernels.native_layers import LSTMKernel, ReadingKernel, WholeLayer, gate_places
 from elmo.kernels.native_resources import empty_rows, own_threads
 from elmo.layers import GRULayer, LayerState, LSTMLayer, RecurrentLayer
 from elmo.linear import Bricks, FrozenLinear, NativeLinear, fit_halves

@@ -1,29 +1,21 @@
-"""The C++ kernel as Python functions: weights laid out for it, products, LSTM layers.
+"""The C++ kernel as Python functions: weights laid out for it, and their products.
 
 `native.cpp` says how weights lie in memory and what is computed; here they are brought into that
-layout by PyTorch, and pointers are handed over. The plain reference of all of it is `F.linear` and
-`elmo.packed`.
+layout by PyTorch, and pointers are handed over. The plain reference of products is `F.linear`;
+`native_layers.py` has the LSTM layers.
 """
 
 from __future__ import annotations
 
 import ctypes
 import math
-from collections.abc import Sequence
 from enum import IntEnum
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from elmo.kernels.compiler import kernel, present_kernel
-from elmo.kernels.native_resources import (
-    SMALL_ROOM,
-    empty_rows,
-    reused_rows,
-    roomy,
-    thread_count,
-)
+from elmo.kernels.native_resources import empty_rows, roomy, thread_count
 from elmo.settings import Precision
 
 
@@ -76,12 +68,9 @@ def lanes() -> int:
     return int(present_kernel().elmo_lanes())
 
 
-def unit_cells() -> int:
-    """Give how many cells a layer has a multiple of."""
-    return int(present_kernel().elmo_unit_cells())
+class MatrixStruct(ctypes.Structure):
+    """A weight as `rows.h` has it."""
 
-
-class _MatrixStruct(ctypes.Structure):
     _fields_ = [
         ("weights", ctypes.c_void_p),
         ("scales", ctypes.c_void_p),
@@ -89,59 +78,6 @@ class _MatrixStruct(ctypes.Structure):
         ("inputs", ctypes.c_int64),
         ("groups", ctypes.c_int64),
         ("panels", ctypes.c_int64),
-    ]
-
-
-class _StartStruct(ctypes.Structure):
-    _fields_ = [
-        ("table", ctypes.c_void_p),
-        ("index", ctypes.c_void_p),
-        ("stride", ctypes.c_int64),
-        ("half", ctypes.c_int64),
-    ]
-
-
-class _LayerStruct(ctypes.Structure):
-    _fields_ = [
-        ("recurrent", _MatrixStruct),
-        ("projection", _MatrixStruct),
-        ("cells", ctypes.c_int64),
-        ("hidden", ctypes.c_int64),
-        ("cell_clip", ctypes.c_float),
-        ("projection_clip", ctypes.c_float),
-    ]
-
-
-class _StepsStruct(ctypes.Structure):
-    _fields_ = [
-        ("sizes", ctypes.c_void_p),
-        ("count", ctypes.c_int64),
-        ("inputs", _StartStruct),
-        ("hidden", ctypes.c_void_p),
-        ("memory", ctypes.c_void_p),
-        ("memory_stride", ctypes.c_int64),
-        ("outputs", ctypes.c_void_p),
-    ]
-
-
-class _WholeLayerStruct(ctypes.Structure):
-    _fields_ = [("input", _MatrixStruct), ("bias", ctypes.c_void_p), ("layer", _LayerStruct)]
-
-
-class _ReadingStruct(ctypes.Structure):
-    _fields_ = [
-        ("vectors", ctypes.c_void_p),
-        ("n_vectors", ctypes.c_int64),
-        ("tokens", ctypes.c_void_p),
-        ("lengths", ctypes.c_void_p),
-        ("sentences", ctypes.c_int64),
-        ("hidden", ctypes.c_void_p),
-        ("memory", ctypes.c_void_p),
-        ("cells", ctypes.c_int64),
-        ("outputs", ctypes.c_void_p),
-        ("products", _StartStruct),
-        ("depth", ctypes.c_int64),
-        ("residual", ctypes.c_int64),
     ]
 
 
@@ -194,10 +130,10 @@ class Matrix:
                 self._offsets = self._padded(_UNSIGNED_SHIFT * weight.sum(dim=1))
             self._scales = self._padded(self._scales)
         self._weights = self._laid_out(weight)
-        self.struct = _MatrixStruct(
-            _address(self._weights),
-            _address(self._scales),
-            _address(self._offsets),
+        self.struct = MatrixStruct(
+            address(self._weights),
+            address(self._scales),
+            address(self._offsets),
             self.inputs,
             self._groups,
             self._panels,
@@ -248,10 +184,10 @@ def product(
         present_kernel().elmo_product(
             ctypes.c_int(matrix.format),
             ctypes.byref(matrix.struct),
-            ctypes.c_void_p(_address(inputs)),
+            ctypes.c_void_p(address(inputs)),
             ctypes.c_int64(len(inputs)),
-            ctypes.c_void_p(_address(bias)),
-            ctypes.c_void_p(_address(out)),
+            ctypes.c_void_p(address(bias)),
+            ctypes.c_void_p(address(out)),
             ctypes.c_int64(out.stride(0)),
             ctypes.c_int64(out.dtype == torch.float16),
             ctypes.c_int64(thread_count()),
@@ -275,10 +211,10 @@ def highway(matrix: Matrix, inputs: Tensor, bias: Tensor) -> Tensor:
     present_kernel().elmo_highway(
         ctypes.c_int(matrix.format),
         ctypes.byref(matrix.struct),
-        ctypes.c_void_p(_address(bias)),
-        ctypes.c_void_p(_address(inputs)),
+        ctypes.c_void_p(address(bias)),
+        ctypes.c_void_p(address(inputs)),
         ctypes.c_int64(len(inputs)),
-        ctypes.c_void_p(_address(out)),
+        ctypes.c_void_p(address(out)),
         ctypes.c_int64(thread_count()),
     )
     return out
@@ -312,213 +248,21 @@ class FilterKernel:
         places = places.contiguous()
         out = torch.empty(len(places), table.shape[1])
         responses = _ResponsesStruct(
-            _address(table),
-            _address(self._offsets),
-            _address(self._widths),
+            address(table),
+            address(self._offsets),
+            address(self._widths),
             table.shape[1],
             len(self._offsets),
             self._max_characters,
         )
-        words = _SpellingsStruct(_address(places), len(places), windows)
+        words = _SpellingsStruct(address(places), len(places), windows)
         present_kernel().elmo_filters(
             ctypes.byref(responses),
             ctypes.byref(words),
-            ctypes.c_void_p(_address(out)),
+            ctypes.c_void_p(address(out)),
             ctypes.c_int64(thread_count()),
         )
         return out
-
-
-class LSTMKernel:
-    """One direction of one LSTM layer, without its input product.
-
-    Args:
-        recurrent: Hidden state -> gates, its outputs in the order of `gate_places`.
-        projection: Cells -> hidden state, if there is one.
-        hidden: Width of the hidden state.
-        cell_clip: Bound of the memory.
-        proj_clip: Bound of the projected output.
-    """
-
-    def __init__(
-        self,
-        recurrent: Matrix,
-        projection: Matrix | None,
-        hidden: int,
-        cell_clip: float | None,
-        proj_clip: float | None,
-    ) -> None:
-        self._parts = recurrent, projection  # whose memory the kernel reads
-        self._format = recurrent.format
-        self.hidden = hidden
-        """Width of the hidden state."""
-        self.cells = recurrent.width // 4
-        """Cells with those that fill the last unit."""
-        nothing = _MatrixStruct(None, None, None, 0, 0, 0)
-        self.struct = _LayerStruct(
-            recurrent.struct,
-            nothing if projection is None else projection.struct,
-            self.cells,
-            hidden,
-            math.inf if cell_clip is None else cell_clip,
-            math.inf if proj_clip is None else proj_clip,
-        )
-
-    def __call__(
-        self,
-        products: Tensor,
-        index: Tensor | None,
-        batch_sizes: Sequence[int],
-        hidden: Tensor,
-        memory: Tensor,
-        outputs: Tensor,
-    ) -> None:
-        """Read a packed batch.
-
-        Args:
-            products: Input products in the order of `gate_places`, `(m, 4 * cells)`, float32 or, if
-                the weight `keeps_half`, float16; rows of this and of `memory` may be any distance
-                apart.
-            index: Which row of them belongs to each place, int64 `(n,)`; None: its own.
-            batch_sizes: Rows of each time step, never rising; their sum is n.
-            hidden: Float32 `(rows, hidden)`: before, and afterwards after each row's last word.
-            memory: Float32 `(rows, cells)`, likewise.
-            outputs: Float32 `(n, hidden)`, filled.
-        """
-        sizes = (ctypes.c_int64 * len(batch_sizes))(*batch_sizes)
-        steps = _StepsStruct(
-            ctypes.addressof(sizes),
-            len(sizes),
-            _StartStruct(
-                _address(products),
-                _address(index),
-                products.stride(0),
-                products.dtype == torch.float16,
-            ),
-            _address(hidden),
-            _address(memory),
-            memory.stride(0),
-            _address(outputs),
-        )
-        present_kernel().elmo_layer(
-            ctypes.c_int(self._format),
-            ctypes.byref(self.struct),
-            ctypes.byref(steps),
-            ctypes.c_int64(thread_count()),
-        )
-
-
-class WholeLayer(NamedTuple):
-    """One layer of one direction."""
-
-    input: Matrix
-    """Inputs -> gates, in the order of `gate_places`."""
-    bias: Tensor
-    """Of the gates, float32 `(input.width,)`."""
-    kernel: LSTMKernel
-
-
-class ReadingKernel:
-    """All layers of both directions, for a few sentences.
-
-    Args:
-        forward: The layers of the forward direction.
-        backward: As many of the backward direction, of the same sizes.
-        residual: Whether inputs are added to the outputs of all layers but the first.
-    """
-
-    def __init__(
-        self, forward: Sequence[WholeLayer], backward: Sequence[WholeLayer], residual: bool
-    ) -> None:
-        self._parts = forward, backward  # whose memory the kernel reads
-        self._input = forward[0].input
-        self._width = forward[0].kernel.hidden
-        self._directions = [_whole_layers(layers) for layers in self._parts]
-        self._residual = residual
-
-    def suits(self, n_vectors: int, n_tokens: int) -> bool:
-        """Tell whether input products fit into memory that is kept between calls.
-
-        Args:
-            n_vectors: Distinct words.
-            n_tokens: Words of all sentences.
-        """
-        row_bytes = self._input.width * (2 if self._input.keeps_half else 4)
-        return n_vectors <= n_tokens and 0 < n_tokens * row_bytes < SMALL_ROOM
-
-    def __call__(
-        self,
-        vectors: Tensor,
-        tokens: Tensor,
-        lengths: Sequence[int],
-        hidden: Tensor,
-        memory: Tensor,
-    ) -> Tensor:
-        """Read sentences from the first word to the last and from the last to the first.
-
-        Args:
-            vectors: Vectors of m distinct words, float32 `(m, inputs)`; m is at most n.
-            tokens: Which word stands at each place, one sentence after another, int64 `(n,)`.
-            lengths: Words of each sentence, each at least 1; their sum is n.
-            hidden: Float32 `(depth, 2, sentences, hidden)`: before, and afterwards after each
-                sentence; depth says how many layers are wanted.
-            memory: Float32 `(depth, 2, sentences, dim)`, likewise.
-
-        Returns:
-            Float32 `(depth, n, 2 * hidden)`.
-        """
-        depth = len(hidden)
-        outputs = torch.empty(depth, len(tokens), 2 * self._width)
-        half = self._input.keeps_half
-        products = reused_rows(
-            len(tokens), self._input.width, torch.float16 if half else torch.float32
-        )
-        vectors, tokens = vectors.contiguous(), tokens.contiguous()
-        sizes = (ctypes.c_int64 * len(lengths))(*lengths)
-        reading = _ReadingStruct(
-            _address(vectors),
-            len(vectors),
-            _address(tokens),
-            ctypes.addressof(sizes),
-            len(lengths),
-            _address(hidden),
-            _address(memory),
-            memory.shape[3],
-            _address(outputs),
-            _StartStruct(_address(products), None, products.stride(0), half),
-            depth,
-            self._residual,
-        )
-        present_kernel().elmo_read(
-            ctypes.c_int(self._input.format),
-            *self._directions,
-            ctypes.byref(reading),
-            ctypes.c_int64(thread_count()),
-        )
-        return outputs
-
-
-def _whole_layers(layers: Sequence[WholeLayer]) -> ctypes.Array[_WholeLayerStruct]:
-    structs = [
-        _WholeLayerStruct(layer.input.struct, _address(layer.bias), layer.kernel.struct)
-        for layer in layers
-    ]
-    return (_WholeLayerStruct * len(structs))(*structs)
-
-
-def gate_places(dim: int) -> Tensor:
-    """Say which gate stands where in the kernel's rows of gates.
-
-    In units of `unit_cells()`, and in these in blocks of `lanes()` cells, the gates i, f, g, o of a
-    block's cells follow each other, so that one thread has all gates of its cells.
-
-    Args:
-        dim: Cells.
-
-    Returns:
-        Rows of the plain weights, int64 `(4 * cells,)`, `4 * dim` where there is none.
-    """
-    return _side_by_side(dim, 4, unit_cells())
 
 
 def highway_places(dim: int) -> Tensor:
@@ -532,10 +276,10 @@ def highway_places(dim: int) -> Tensor:
     Returns:
         Rows of the plain weights, int64 `(2 * outputs,)`, `2 * dim` where there is none.
     """
-    return _side_by_side(dim, 2, lanes())
+    return side_by_side(dim, 2, lanes())
 
 
-def _side_by_side(dim: int, parts: int, multiple: int) -> Tensor:
+def side_by_side(dim: int, parts: int, multiple: int) -> Tensor:
     """Order the rows of `parts` weights, so that those of the same `lanes()` outputs are together.
 
     Args:
@@ -562,5 +306,6 @@ def quantised(weight: Tensor) -> tuple[Tensor, Tensor]:
     return torch.round(weight / scales[:, None]).clamp_(-127, 127), scales
 
 
-def _address(tensor: Tensor | None) -> int | None:
+def address(tensor: Tensor | None) -> int | None:
+    """Give where the values of a tensor are; None for none."""
     return None if tensor is None else tensor.data_ptr()
