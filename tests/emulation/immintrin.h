@@ -7,6 +7,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <cmath>
 #include <cstdint>
 #include <cstring>
 
@@ -93,6 +94,26 @@ inline __m512i bytes_to_words(__m256i bytes) {
   std::memcpy(values, &bytes, 32);
   for (int n = 0; n < 32; ++n) result.set(n, int16_t(values[n]));
   return result.as<__m512i>();
+}
+
+template <class Choose>
+inline __m512 each(__m512 a, __m512 b, const Choose& choose) {
+  Register result, x = Register::of(a), y = Register::of(b);
+  for (int n = 0; n < 16; ++n) result.set<float>(n, choose(x.get<float>(n), y.get<float>(n)));
+  return result.as<__m512>();
+}
+
+// The second one where one of them is not a number.
+inline __m512 smaller(__m512 a, __m512 b) {
+  return each(a, b, [](float x, float y) { return x < y ? x : y; });
+}
+
+inline __m512 larger(__m512 a, __m512 b) {
+  return each(a, b, [](float x, float y) { return x > y ? x : y; });
+}
+
+inline __m512 times_power_of_2(__m512 a, __m512 b) {
+  return each(a, b, [](float x, float y) { return std::ldexp(x, int(std::floor(y))); });
 }
 
 inline __m512i shift_left(__m512i values, int bits) {
@@ -217,6 +238,9 @@ inline void add_byte_tiles(int to, int a, int b) {
 #define _mm512_cvtps_ph(floats, rounding) emulated::float_to_half(floats)
 #define _mm512_cvtepu16_epi32 emulated::words_to_ints
 #define _mm512_cvtepi8_epi16 emulated::bytes_to_words
+#define _mm512_min_ps emulated::smaller
+#define _mm512_max_ps emulated::larger
+#define _mm512_scalef_ps emulated::times_power_of_2
 #define _mm512_slli_epi32 emulated::shift_left
 #define _mm512_madd_epi16 emulated::multiply_words
 #define _mm512_dpwssd_epi32 emulated::add_word_products

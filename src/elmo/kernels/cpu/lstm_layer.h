@@ -37,17 +37,25 @@ struct Steps {
   float* outputs;  // (places, hidden)
 };
 
+// How many rows before it is needed the memory of a row is asked for: rows are far apart, and nothing
+// else would tell the CPU in time.
+constexpr int64_t ROWS_AHEAD = 4;
+
 // Gates -> memory and cells of some units: `gates` is (rows, units * UNIT_PANELS * COLUMNS); in
 // `cells` the digits of a row are rows that follow each other.
 template <class F>
 void update_cells(const Layer& layer, const Steps& steps, const float* gates, int64_t rows,
                   int64_t first_unit, int64_t units, Rows<F>& cells) {
   const Tiles<F> tiles{rows * F::DIGITS};
+  const int64_t first_cell = first_unit * UNIT_CELLS, n_cells = units * UNIT_CELLS;
   for (int64_t r = 0; r < rows; ++r) {
+    if (r + ROWS_AHEAD < rows)
+      expect_bytes<1>(steps.memory + (r + ROWS_AHEAD) * steps.memory_stride + first_cell,
+                      n_cells * sizeof(float));
     const auto spot = tiles.spot(r * F::DIGITS), next = tiles.spot((r + 1) * F::DIGITS - 1);
-    for (int64_t part = 0; part < units * UNIT_CELLS; part += LANES) {
-      const int64_t cell = first_unit * UNIT_CELLS + part;
-      const float* from = gates + (r * units * UNIT_CELLS + part) * GATES;
+    for (int64_t part = 0; part < n_cells; part += LANES) {
+      const int64_t cell = first_cell + part;
+      const float* from = gates + (r * n_cells + part) * GATES;
       float* const kept = steps.memory + r * steps.memory_stride + cell;
       const Floats added = sigmoid_times_tanh(load(from), load(from + 2 * LANES));
       const Floats value =

@@ -11,6 +11,12 @@
 
 namespace {
 
+// Asks for some bytes.
+template <int WRITTEN>
+void expect_bytes(const void* from, int64_t bytes) {
+  for (int64_t k = 0; k < bytes; k += LINE) __builtin_prefetch((const char*)from + k, WRITTEN, 2);
+}
+
 // out[r, columns of panels] = start[r] + x[r] W^T for some rows and panels.
 struct Task {
   const Matrix& matrix;
@@ -40,12 +46,6 @@ struct Task {
                         columns * start.value_bytes());
       expect_bytes<1>((const char*)out + place(row, panel) * out_bytes, columns * out_bytes);
     }
-  }
-
- private:
-  template <int WRITTEN>
-  static void expect_bytes(const char* from, int64_t bytes) {
-    for (int64_t k = 0; k < bytes; k += LINE) __builtin_prefetch(from + k, WRITTEN, 2);
   }
 };
 

@@ -64,9 +64,24 @@ Ints nearest(Floats values) {
 
 constexpr float FINER = 254.f;  // half a step is at most 127 finer ones
 
+// Written out, as the compiler makes comparisons and choices of most ways to say this.
 Floats bounded(Floats values, float bound) {
-  values = values < bound ? values : all(bound);
-  return values > -bound ? values : all(-bound);
+#if defined(__AVX512F__)
+  return (Floats)_mm512_max_ps(_mm512_min_ps((__m512)values, (__m512)all(bound)),
+                               (__m512)all(-bound));
+#else
+  return (Floats)_mm256_max_ps(_mm256_min_ps((__m256)values, (__m256)all(bound)),
+                               (__m256)all(-bound));
+#endif
+}
+
+// p 2^n for whole numbers n from -126 to 127.
+Floats times_power_of_2(Floats p, Floats n) {
+#if defined(__AVX512F__)
+  return (Floats)_mm512_scalef_ps((__m512)p, (__m512)n);
+#else
+  return p * (Floats)((__builtin_convertvector(n, Ints) + 127) << 23);
+#endif
 }
 
 // exp by Cephes: 2^n times a polynomial on [-ln 2 / 2, ln 2 / 2]; error about one unit in the last
@@ -82,8 +97,7 @@ Floats exponential(Floats x) {
   p = p * r + 1.6666665459e-1f;
   p = p * r + 5.0000001201e-1f;
   p = p * (r * r) + (r + 1.f);
-  const Ints exponent = (__builtin_convertvector(n, Ints) + 127) << 23;
-  return p * (Floats)exponent;
+  return times_power_of_2(p, n);
 }
 
 Floats sigmoid(Floats x) { return 1.f / (1.f + exponential(-x)); }
