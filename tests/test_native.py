@@ -120,17 +120,6 @@ def test_products_on_a_newer_cpu_are_what_float64_says(newer_cpu, format, inputs
 
 
 @pytest.mark.parametrize("format", NEWER)
-@pytest.mark.parametrize("rows", [1, 16, 37])
-def test_products_for_layers_are_the_same_in_half_of_the_memory_at_most(newer_cpu, format, rows):
-    weight, bias, x = random_case(70, 130, rows)
-    linear = NativeLinear(weight, bias, format)
-    kept = linear.briefly(x)
-    by_unit = format in (Format.BFLOAT16_TILES, Format.INT8_TILES)
-    assert kept.dtype == (torch.float16 if by_unit else torch.float32)
-    assert torch.equal(kept, linear(x).to(kept.dtype))
-
-
-@pytest.mark.parametrize("format", NEWER)
 @torch.no_grad()
 def test_layers_on_a_newer_cpu_are_close_to_the_plain_ones(newer_cpu, monkeypatch, format):
     monkeypatch.setattr(elmo.linear, "native_format", lambda precision: format)
@@ -149,6 +138,33 @@ def test_layers_on_a_newer_cpu_are_close_to_the_plain_ones(newer_cpu, monkeypatc
         assert torch.equal(packed.run(ids).layers, found.layers)
     finally:
         torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize("format", NEWER)
+def test_a_newer_cpu_multiplies_inputs_before_or_within_a_layer_alike(
+    newer_cpu, monkeypatch, format
+):
+    monkeypatch.setattr(elmo.linear, "native_format", lambda precision: format)
+    inputs_before_and_within_a_layer_are_alike(monkeypatch, "int8")
+
+
+@torch.no_grad()
+def inputs_before_and_within_a_layer_are_alike(monkeypatch, precision):
+    config = ElmoConfig.preset("tiny", dim=40, projection_dim=24)
+    packed = PackedBiLM(seeded_bilm(config), precision)
+    packed._at_once = None
+    vectors = torch.randn(30, config.projection_dim, generator=torch.Generator().manual_seed(1))
+    lengths = [1, 3, 2, 5, 1, 4, 2, 2, 3, 1, 2, 6, 1, 3, 2]
+    tokens = torch.arange(sum(lengths)) % len(vectors)
+    for distinct in (vectors, vectors.repeat(2, 1)):  # some stand at many places, or none does
+        results = []
+        for wide_rows in (10**6, 4, 1):
+            monkeypatch.setattr(elmo.packed, "_WIDE_ROWS", wide_rows)
+            monkeypatch.setattr(elmo.packed, "_TABLE_BYTES", 0 if wide_rows == 1 else 96 << 20)
+            layers, state = packed.contextualize(distinct, tokens, lengths)
+            results.append(torch.cat([torch.stack(layers).flatten(), *map(torch.flatten, state)]))
+        assert torch.equal(results[0], results[1])
+        assert torch.equal(results[0], results[2])
 
 
 # --- products -------------------------------------------------------------------------------------
@@ -336,13 +352,13 @@ def test_reduced_precision_is_close_and_in_order(precision, tiny_config):
 @torch.no_grad()
 def test_weights_that_fit_float16_are_kept_in_it_and_give_the_same_bits(tiny_config, monkeypatch):
     plain = seeded_bilm(tiny_config)
-    assert PackedBiLM(plain).forward_layers[0].whole().input.format == Format.FLOAT32
+    assert PackedBiLM(plain).forward_layers[0].kernel.format == Format.FLOAT32
     for parameter in plain.parameters():
         parameter.copy_(parameter.half())
     halves = PackedBiLM(plain)
     monkeypatch.setattr(elmo.packed, "fit_halves", lambda weights: False)
     floats = PackedBiLM(plain)
-    formats = [packed.forward_layers[0].whole().input.format for packed in (halves, floats)]
+    formats = [packed.forward_layers[0].kernel.format for packed in (halves, floats)]
     assert formats == [Format.FLOAT16, Format.FLOAT32]
     for sentences in (SENTENCES, SENTENCES[:1], SENTENCES * 8):
         ids = batch_to_ids(sentences)
@@ -363,6 +379,11 @@ def test_small_values_of_a_trained_model_are_not_lost_in_int8():
     for layer, most in enumerate((0.013, 0.03, 0.035)):
         one, other = (np.concatenate([v[layer] for v in vectors]) for vectors in (exact, rounded))
         assert np.linalg.norm(one - other) < most * np.linalg.norm(one)
+
+
+@pytest.mark.parametrize("precision", ["fp32", "fp16", "bf16", "int8"])
+def test_inputs_may_be_multiplied_before_or_within_a_layer(monkeypatch, precision):
+    inputs_before_and_within_a_layer_are_alike(monkeypatch, precision)
 
 
 @pytest.mark.parametrize("precision", ["fp32", "fp16", "bf16", "int8"])
@@ -678,9 +699,6 @@ def test_memory_for_passing_results_is_used_again_and_given_back() -> None:
         second = reused_rows(5, 24)
         assert first.data_ptr() == second.data_ptr()
         assert (first.shape, second.shape) == ((3, 40), (5, 24))
-        half = reused_rows(5, 24, torch.float16)
-        assert half.data_ptr() == first.data_ptr()
-        assert half.stride(0) == 24 + 32
     assert native_resources._room.bytes is not None  # a little is kept
     with own_threads():
         assert reused_rows(3, 40).data_ptr() == first.data_ptr()

@@ -151,8 +151,7 @@ class NativeLinear:
 
     def briefly(self, inputs: Tensor) -> Tensor:
         """Multiply for a layer; what comes out is there until the thread's next call of this."""
-        dtype = torch.float16 if self.matrix.keeps_half else torch.float32
-        out = reused_rows(len(inputs), self.matrix.width, dtype)
+        out = reused_rows(len(inputs), self.matrix.width)
         return product(self.matrix, inputs, self.bias, out)[:, : self.matrix.out]
 
     def weight(self) -> Tensor:

@@ -29,7 +29,7 @@ from elmo.bilm import BiLM, BiLMBase, State, zero_state
 from elmo.checkpoint import Checkpoint, Tensors
 from elmo.errors import WeightsError
 from elmo.kernels.native import FLOAT_INPUTS
-from elmo.kernels.native_layers import LSTMKernel, ReadingKernel, WholeLayer, gate_places
+from elmo.kernels.native_layers import LayerInputs, LSTMKernel, ReadingKernel, gate_places
 from elmo.kernels.native_resources import empty_rows, own_threads
 from elmo.layers import GRULayer, LayerState, LSTMLayer, RecurrentLayer
 from elmo.linear import Bricks, FrozenLinear, NativeLinear, fit_halves
@@ -38,6 +38,9 @@ from elmo.settings import Precision
 
 _SLICE_BYTES = 16 << 20
 """Size of a buffer for input products. glibc keeps freed blocks below 32 MB."""
+_WIDE_ROWS = 32
+"""With so many rows in a time step, the native kernel multiplies inputs as it goes: that reads the
+weight again for each step, but no products have to be written and read."""
 _TABLE_BYTES = 96 << 20
 """Up to this size, the first layer's input products of all distinct words are kept together."""
 
@@ -218,16 +221,9 @@ class PackedLayer:
             Products `(m, gates * dim)`; which of them belongs to each row of the slice, `(rows,)`,
             or None if they are in order; and the rows of each time step in the slice.
         """
-        row_bytes = 4 * self._gates_dim
-        table = None
-        if (
-            index is not None
-            and len(inputs) < len(index)
-            and len(inputs) * row_bytes <= _TABLE_BYTES
-        ):
-            table = self._input_product(inputs)
+        table = self._input_product(inputs) if self._keeps_all_products(inputs, index) else None
         start = 0
-        for sizes in step_runs(batch_sizes, _SLICE_BYTES // row_bytes):
+        for sizes in step_runs(batch_sizes, _SLICE_BYTES // (4 * self._gates_dim)):
             end = start + sum(sizes)
             if table is not None and index is not None:
                 yield table, index[start:end], sizes
@@ -235,6 +231,11 @@ class PackedLayer:
                 rows = inputs[start:end] if index is None else inputs[index[start:end]]
                 yield self._input_product(rows), None, sizes
             start = end
+
+    def _keeps_all_products(self, inputs: Tensor, index: Tensor | None) -> bool:
+        """Tell whether the products of all inputs are made first, each once for many places."""
+        n_bytes = len(inputs) * 4 * self._gates_dim
+        return index is not None and len(inputs) < len(index) and n_bytes <= _TABLE_BYTES
 
     def _input_product(self, rows: Tensor) -> Tensor:
         """Multiply rows `(m, input)` of inputs: `(m, gates * dim)`, used before the next ones."""
@@ -305,9 +306,13 @@ class NativeLSTM(PackedLayer):
         self._places = gate_places(self._dim)
         hidden = layer.recurrent_weight.shape[1]
         super().__init__(layer, bricks, consume)
+        assert isinstance(self._input, NativeLinear)
+        assert self._input.bias is not None
         assert isinstance(self._recurrent, NativeLinear)
         assert self._projection is None or isinstance(self._projection, NativeLinear)
-        self._kernel = LSTMKernel(
+        self.kernel = LSTMKernel(
+            self._input.matrix,
+            self._input.bias,
             self._recurrent.matrix,
             None if self._projection is None else self._projection.matrix,
             hidden,
@@ -320,22 +325,34 @@ class NativeLSTM(PackedLayer):
     ) -> tuple[Tensor, LayerState]:
         """Run over a packed batch; see `RecurrentLayer.forward`."""
         hidden = state.hidden.to(torch.float32, copy=True).contiguous()
-        memory = empty_rows(len(hidden), self._kernel.cells)
+        memory = empty_rows(len(hidden), self.kernel.cells)
         memory[:, : self._dim] = state.memory
         memory[:, self._dim :] = 0
         outputs = torch.empty(sum(batch_sizes), hidden.shape[1])
         start = 0
-        for products, rows, sizes in self._input_rows(inputs, index, batch_sizes):
+        for part, sizes in self._inputs(inputs.contiguous(), index, batch_sizes):
             end = start + sum(sizes)
-            self._kernel(products, rows, sizes, hidden, memory, outputs[start:end])
+            self.kernel(part, sizes, hidden, memory, outputs[start:end])
             start = end
         return outputs, LayerState(hidden, memory[:, : self._dim])
 
-    def whole(self) -> WholeLayer:
-        """Give all of the layer to the kernel."""
-        assert isinstance(self._input, NativeLinear)
-        assert self._input.bias is not None
-        return WholeLayer(self._input.matrix, self._input.bias, self._kernel)
+    def _inputs(
+        self, inputs: Tensor, index: Tensor | None, batch_sizes: Sequence[int]
+    ) -> Iterator[tuple[LayerInputs, Sequence[int]]]:
+        """Give the inputs of some time steps at a time, multiplied or not, as is fastest."""
+        start, n_wide = 0, 0
+        if not self._keeps_all_products(inputs, index):
+            n_wide = sum(size >= _WIDE_ROWS for size in batch_sizes)  # the first ones
+        if n_wide:
+            start = sum(batch_sizes[:n_wide])
+            places = None if index is None else index[:start]
+            yield LayerInputs(inputs, places, multiplied=False), batch_sizes[:n_wide]
+        if index is None:
+            inputs = inputs[start:]
+        else:
+            index = index[start:]
+        for products, rows, sizes in self._input_rows(inputs, index, batch_sizes[n_wide:]):
+            yield LayerInputs(products, rows, multiplied=True), sizes
 
     def _input_product(self, rows: Tensor) -> Tensor:
         assert isinstance(self._input, NativeLinear)
@@ -385,8 +402,7 @@ def _reading_kernel(bilm: PackedBiLM) -> ReadingKernel | None:
     """Give what reads a few sentences in one call, if all layers are native."""
     directions = (bilm.forward_layers, bilm.backward_layers)
     forward, backward = (
-        [layer.whole() for layer in layers if isinstance(layer, NativeLSTM)]
-        for layers in directions
+        [layer.kernel for layer in layers if isinstance(layer, NativeLSTM)] for layers in directions
     )
     if not forward or [len(forward), len(backward)] != list(map(len, directions)):
         return None

@@ -116,8 +116,6 @@ class Matrix:
         depth = int(present_kernel().elmo_depth(int(format)))
         self._groups = math.ceil(self.inputs / (group * depth)) * depth
         self._panels = math.ceil(self.out / columns)
-        self.keeps_half = bool(present_kernel().elmo_keeps_half(int(format)))
-        """Whether products that a layer starts from are kept as float16."""
         self.width = self._panels * columns
         """Values of a row of results, `out` and what fills its last panel."""
         self._shape = (self._panels, columns, self._groups, group)
@@ -172,7 +170,7 @@ def product(
         matrix: W.
         inputs: Float32 of shape `(rows, in)`.
         bias: Float32 of shape `(matrix.width,)`.
-        out: Where the result goes, float16 if `matrix.keeps_half`; else into new memory.
+        out: Where the result goes; else into new memory.
 
     Returns:
         `out`, else float32 of shape `(rows, matrix.width)`; columns from `matrix.out` on mean
@@ -189,7 +187,6 @@ def product(
             ctypes.c_void_p(address(bias)),
             ctypes.c_void_p(address(out)),
             ctypes.c_int64(out.stride(0)),
-            ctypes.c_int64(out.dtype == torch.float16),
             ctypes.c_int64(thread_count()),
         )
     return out

@@ -23,17 +23,18 @@ def unit_cells() -> int:
     return int(present_kernel().elmo_unit_cells())
 
 
-class _StartStruct(ctypes.Structure):
+class _TableStruct(ctypes.Structure):
     _fields_ = [
-        ("table", ctypes.c_void_p),
+        ("values", ctypes.c_void_p),
         ("index", ctypes.c_void_p),
         ("stride", ctypes.c_int64),
-        ("half", ctypes.c_int64),
     ]
 
 
 class _LayerStruct(ctypes.Structure):
     _fields_ = [
+        ("input", MatrixStruct),
+        ("bias", ctypes.c_void_p),
         ("recurrent", MatrixStruct),
         ("projection", MatrixStruct),
         ("cells", ctypes.c_int64),
@@ -47,16 +48,13 @@ class _StepsStruct(ctypes.Structure):
     _fields_ = [
         ("sizes", ctypes.c_void_p),
         ("count", ctypes.c_int64),
-        ("inputs", _StartStruct),
+        ("inputs", _TableStruct),
+        ("products", _TableStruct),
         ("hidden", ctypes.c_void_p),
         ("memory", ctypes.c_void_p),
         ("memory_stride", ctypes.c_int64),
         ("outputs", ctypes.c_void_p),
     ]
-
-
-class _WholeLayerStruct(ctypes.Structure):
-    _fields_ = [("input", MatrixStruct), ("bias", ctypes.c_void_p), ("layer", _LayerStruct)]
 
 
 class _ReadingStruct(ctypes.Structure):
@@ -70,17 +68,32 @@ class _ReadingStruct(ctypes.Structure):
         ("memory", ctypes.c_void_p),
         ("cells", ctypes.c_int64),
         ("outputs", ctypes.c_void_p),
-        ("products", _StartStruct),
+        ("products", ctypes.c_void_p),
+        ("products_stride", ctypes.c_int64),
         ("depth", ctypes.c_int64),
         ("residual", ctypes.c_int64),
     ]
 
 
+class LayerInputs(NamedTuple):
+    """What a layer reads."""
+
+    rows: Tensor
+    """Float32 `(m, inputs)`, or their products and the bias, `(m, products)` in the order of
+    `gate_places`; rows may be any distance apart."""
+    words: Tensor | None
+    """Which of them stands at each place, int64 `(n,)`; None: the next one."""
+    multiplied: bool
+    """Whether they are products."""
+
+
 class LSTMKernel:
-    """One direction of one LSTM layer, without its input product.
+    """One direction of one LSTM layer.
 
     Args:
-        recurrent: Hidden state -> gates, its outputs in the order of `gate_places`.
+        input: Inputs -> gates, its outputs in the order of `gate_places`.
+        bias: Of the gates, float32 `(input.width,)`.
+        recurrent: Hidden state -> gates, likewise.
         projection: Cells -> hidden state, if there is one.
         hidden: Width of the hidden state.
         cell_clip: Bound of the memory.
@@ -89,20 +102,26 @@ class LSTMKernel:
 
     def __init__(
         self,
+        input: Matrix,
+        bias: Tensor,
         recurrent: Matrix,
         projection: Matrix | None,
         hidden: int,
         cell_clip: float | None,
         proj_clip: float | None,
     ) -> None:
-        self._parts = recurrent, projection  # whose memory the kernel reads
-        self._format = recurrent.format
+        self._parts = input, bias, recurrent, projection  # whose memory the kernel reads
+        self.format = input.format
+        self.products = input.width
+        """Width of the rows of input products."""
         self.hidden = hidden
         """Width of the hidden state."""
         self.cells = recurrent.width // 4
         """Cells with those that fill the last unit."""
         nothing = MatrixStruct(None, None, None, 0, 0, 0)
         self.struct = _LayerStruct(
+            input.struct,
+            address(bias),
             recurrent.struct,
             nothing if projection is None else projection.struct,
             self.cells,
@@ -113,8 +132,7 @@ class LSTMKernel:
 
     def __call__(
         self,
-        products: Tensor,
-        index: Tensor | None,
+        inputs: LayerInputs,
         batch_sizes: Sequence[int],
         hidden: Tensor,
         memory: Tensor,
@@ -123,46 +141,31 @@ class LSTMKernel:
         """Read a packed batch.
 
         Args:
-            products: Input products in the order of `gate_places`, `(m, 4 * cells)`, float32 or, if
-                the weight `keeps_half`, float16; rows of this and of `memory` may be any distance
-                apart.
-            index: Which row of them belongs to each place, int64 `(n,)`; None: its own.
+            inputs: Inputs, multiplied or not: the results are the same, bit for bit.
             batch_sizes: Rows of each time step, never rising; their sum is n.
             hidden: Float32 `(rows, hidden)`: before, and afterwards after each row's last word.
-            memory: Float32 `(rows, cells)`, likewise.
+            memory: Float32 `(rows, cells)`, likewise; rows may be any distance apart.
             outputs: Float32 `(n, hidden)`, filled.
         """
+        nothing = _TableStruct(None, None, 0)
+        given = _TableStruct(address(inputs.rows), address(inputs.words), inputs.rows.stride(0))
         sizes = (ctypes.c_int64 * len(batch_sizes))(*batch_sizes)
         steps = _StepsStruct(
             ctypes.addressof(sizes),
             len(sizes),
-            _StartStruct(
-                address(products),
-                address(index),
-                products.stride(0),
-                products.dtype == torch.float16,
-            ),
+            nothing if inputs.multiplied else given,
+            given if inputs.multiplied else nothing,
             address(hidden),
             address(memory),
             memory.stride(0),
             address(outputs),
         )
         present_kernel().elmo_layer(
-            ctypes.c_int(self._format),
+            ctypes.c_int(self.format),
             ctypes.byref(self.struct),
             ctypes.byref(steps),
             ctypes.c_int64(thread_count()),
         )
-
-
-class WholeLayer(NamedTuple):
-    """One layer of one direction."""
-
-    input: Matrix
-    """Inputs -> gates, in the order of `gate_places`."""
-    bias: Tensor
-    """Of the gates, float32 `(input.width,)`."""
-    kernel: LSTMKernel
 
 
 class ReadingKernel:
@@ -175,12 +178,14 @@ class ReadingKernel:
     """
 
     def __init__(
-        self, forward: Sequence[WholeLayer], backward: Sequence[WholeLayer], residual: bool
+        self, forward: Sequence[LSTMKernel], backward: Sequence[LSTMKernel], residual: bool
     ) -> None:
         self._parts = forward, backward  # whose memory the kernel reads
-        self._input = forward[0].input
-        self._width = forward[0].kernel.hidden
-        self._directions = [_whole_layers(layers) for layers in self._parts]
+        self._first = forward[0]
+        self._directions = [
+            (_LayerStruct * len(layers))(*(layer.struct for layer in layers))
+            for layers in self._parts
+        ]
         self._residual = residual
 
     def suits(self, n_vectors: int, n_tokens: int) -> bool:
@@ -190,8 +195,7 @@ class ReadingKernel:
             n_vectors: Distinct words.
             n_tokens: Words of all sentences.
         """
-        row_bytes = self._input.width * (2 if self._input.keeps_half else 4)
-        return n_vectors <= n_tokens and 0 < n_tokens * row_bytes < SMALL_ROOM
+        return n_vectors <= n_tokens and 0 < n_tokens * 4 * self._first.products < SMALL_ROOM
 
     def __call__(
         self,
@@ -215,11 +219,8 @@ class ReadingKernel:
             Float32 `(depth, n, 2 * hidden)`.
         """
         depth = len(hidden)
-        outputs = torch.empty(depth, len(tokens), 2 * self._width)
-        half = self._input.keeps_half
-        products = reused_rows(
-            len(tokens), self._input.width, torch.float16 if half else torch.float32
-        )
+        outputs = torch.empty(depth, len(tokens), 2 * self._first.hidden)
+        products = reused_rows(len(tokens), self._first.products)
         vectors, tokens = vectors.contiguous(), tokens.contiguous()
         sizes = (ctypes.c_int64 * len(lengths))(*lengths)
         reading = _ReadingStruct(
@@ -232,25 +233,18 @@ class ReadingKernel:
             address(memory),
             memory.shape[3],
             address(outputs),
-            _StartStruct(address(products), None, products.stride(0), half),
+            address(products),
+            products.stride(0),
             depth,
             self._residual,
         )
         present_kernel().elmo_read(
-            ctypes.c_int(self._input.format),
+            ctypes.c_int(self._first.format),
             *self._directions,
             ctypes.byref(reading),
             ctypes.c_int64(thread_count()),
         )
         return outputs
-
-
-def _whole_layers(layers: Sequence[WholeLayer]) -> ctypes.Array[_WholeLayerStruct]:
-    structs = [
-        _WholeLayerStruct(layer.input.struct, address(layer.bias), layer.kernel.struct)
-        for layer in layers
-    ]
-    return (_WholeLayerStruct * len(structs))(*structs)
 
 
 def gate_places(dim: int) -> Tensor:

@@ -118,19 +118,19 @@ def empty_rows(rows: int, width: int) -> Tensor:
     return torch.empty(rows, width + _GAP // 4)[:, :width]
 
 
-def reused_rows(rows: int, width: int, dtype: torch.dtype = torch.float32) -> Tensor:
+def reused_rows(rows: int, width: int) -> Tensor:
     """Give the same as `empty_rows`, in memory that the thread's next call gives again.
 
     Fresh memory costs more than many a product: the system has to find and clear each of its pages.
     If it is much, it goes back at the end of `own_threads`.
     """
-    pitch = width + _GAP // dtype.itemsize
-    n_bytes = rows * pitch * dtype.itemsize
+    pitch = width + _GAP // 4
+    n_bytes = rows * pitch * 4
     if _room.bytes is None or len(_room.bytes) < n_bytes:
         _room.bytes = None  # two at a time are not needed
         room = SMALL_ROOM if n_bytes <= SMALL_ROOM else max(n_bytes, _ROOM)
         _room.bytes = roomy(room, torch.uint8)
-    return _room.bytes[:n_bytes].view(dtype).view(rows, pitch)[:, :width]
+    return _room.bytes[:n_bytes].view(torch.float32).view(rows, pitch)[:, :width]
 
 
 def roomy(n_values: int, dtype: torch.dtype) -> Tensor:

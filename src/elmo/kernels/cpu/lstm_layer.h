@@ -19,7 +19,9 @@
 namespace {
 
 struct Layer {
-  Matrix recurrent;   // hidden -> gates; columns in units: i, f, g, o of LANES cells, twice
+  Matrix input;       // inputs -> gates; columns in units: i, f, g, o of LANES cells, twice
+  const float* bias;  // of the gates
+  Matrix recurrent;   // hidden -> gates
   Matrix projection;  // cells -> hidden; without weights: there is none
   int64_t cells;      // a multiple of UNIT_CELLS
   int64_t hidden;     // width of the output
@@ -30,7 +32,8 @@ struct Layer {
 struct Steps {
   const int64_t* sizes;  // rows of each step, never rising
   int64_t count;
-  Start inputs;  // input products, a row for each place
+  Table inputs;    // a row for each place; null: they were multiplied already, and here are
+  Table products;  // their products, bias included
   float* hidden;   // (rows, hidden): before and after
   float* memory;   // (rows, cells): before and after
   int64_t memory_stride;
@@ -110,22 +113,25 @@ class LayerThread {
         first_panel_(team.begin(layer.projection.panels, me)),
         end_panel_(team.begin(layer.projection.panels, me + 1)),
         gates_(room.take<float>(std::max(steps.sizes[0], ROW_UNITS) * UNIT_PANELS * COLUMNS)),
-        hidden_(layer.recurrent.groups, steps.sizes[0], room) {}
+        hidden_(layer.recurrent.groups, steps.sizes[0], room),
+        inputs_(layer.input.groups, steps.inputs.values ? steps.sizes[0] : 0, room) {}
 
   void run() {
     int64_t place = 0;
-    const float* hidden = steps_.hidden;
+    Table hidden{steps_.hidden, nullptr, layer_.hidden};
     for (int64_t t = 0; t < steps_.count; ++t) {
       const int64_t rows = steps_.sizes[t];
       float* const out = steps_.outputs + place * layer_.hidden;
       // Each thread takes all rows over for itself: cheaper than waiting for the others.
-      hidden_.set(hidden, layer_.hidden, layer_.hidden, rows);
+      hidden_.set(hidden, layer_.hidden, rows);
+      if (steps_.inputs.values)
+        inputs_.set(steps_.inputs.from(place), layer_.input.inputs, rows);
       update(rows, place, t);
       team_.wait();  // for all cells
       if (layer_.projection.weights) project(rows, out);
       else give_cells(rows, out);
       team_.wait();  // for all of the hidden state
-      hidden = out;
+      hidden.values = out;
       place += rows;
     }
   }
@@ -142,20 +148,29 @@ class LayerThread {
   // With few rows, every other step goes through the weights backwards: what was read last is still
   // in the cache.
   void update(int64_t rows, int64_t place, int64_t t) {
-    Start start = steps_.inputs;
-    start.skip(place);
     const bool backwards = t % 2 && rows <= MAX_ROWS;
     const int64_t some = std::max<int64_t>(1, ROW_UNITS / rows);
     for (int64_t done = 0; done < end_unit_ - first_unit_; done += some) {
       const int64_t units = std::min(some, end_unit_ - first_unit_ - done);
       const int64_t unit = backwards ? end_unit_ - done - units : first_unit_ + done;
-      const Task task{layer_.recurrent, rows, start, gates_, units * UNIT_PANELS * COLUMNS,
-                      unit * UNIT_PANELS, (unit + units) * UNIT_PANELS, 0};
-      multiply<F>(task, hidden_);
+      make_gates(rows, place, unit, units);
       update_cells<F>(layer_, steps_, gates_, rows, unit, units, shared_.cells);
       if constexpr (ANY_ORDER<F>)
         if (projects_own_cells(rows)) add_products_of_cells(rows, unit, units, done == 0);
     }
+  }
+
+  void make_gates(int64_t rows, int64_t place, int64_t unit, int64_t units) {
+    const int64_t first = unit * UNIT_PANELS, end = (unit + units) * UNIT_PANELS;
+    const int64_t stride = units * UNIT_PANELS * COLUMNS;
+    const bool multiplies = steps_.inputs.values;
+    if (multiplies)
+      multiply<F>(
+          Task{layer_.input, rows, {layer_.bias, nullptr, 0}, gates_, stride, first, end, 0},
+          inputs_);
+    multiply<F>(Task{layer_.recurrent, rows, steps_.products.from(place), gates_, stride, first, end,
+                     0, multiplies},
+                hidden_);
   }
 
   void add_products_of_cells(int64_t rows, int64_t unit, int64_t units, bool begins) {
@@ -170,8 +185,7 @@ class LayerThread {
     if (projects_own_cells(rows)) {
       add_sums(rows * F::DIGITS);
     } else {
-      const Task task{layer_.projection, rows * F::DIGITS, {nullptr, nullptr, 0, 0},
-                      shared_.projected, shared_.stride, first_panel_, end_panel_,
+      const Task task{layer_.projection, rows * F::DIGITS, {nullptr, nullptr, 0}, shared_.projected, shared_.stride, first_panel_, end_panel_,
                       first_panel_ * COLUMNS};
       multiply<F>(task, shared_.cells);
     }
@@ -217,7 +231,7 @@ class LayerThread {
   const int64_t me_;
   const int64_t first_unit_, end_unit_, first_panel_, end_panel_;
   float* const gates_;
-  Rows<F> hidden_;
+  Rows<F> hidden_, inputs_;
 };
 
 // Sentences end at different steps: the hidden state of each is its last output.

@@ -21,10 +21,6 @@ namespace {
 // now.
 inline void finish_stores() { asm volatile("" ::: "memory"); }
 
-void store_half(uint16_t* to, Floats values) {
-  _mm256_storeu_si256((__m256i*)to, _mm512_cvtps_ph((__m512)values, _MM_FROUND_TO_NEAREST_INT));
-}
-
 // Tells a thread's matrix unit that all of its tiles are 16 rows of 64 bytes.
 class MatrixUnit {
  public:
@@ -98,10 +94,10 @@ void multiply_by_unit(const Task& task, const Rows<F>& x) {
         for (int v = 0; v < COLUMNS; v += LANES) {
           Floats sum = load_numbers(&sums[r][v]);
           if (matrix.scales) sum *= x.scales[row + r] * load(matrix.scales + column + v);
-          if (task.start.half) sum += load_half(task.start.halves(row + r, column + v));
-          else if (task.start.table) sum += load(task.start.floats(row + r, column + v));
-          if (task.half) store_half(task.halves(row + r, panel) + v, sum);
-          else store(task.floats(row + r, panel) + v, sum);
+          float* const out = task.place(row + r, panel) + v;
+          if (task.goes_on) sum += load(out);
+          else if (task.start.values) sum += load(task.start.row(row + r) + column + v);
+          store(out, sum);
         }
     }
   }

@@ -103,22 +103,15 @@ int elmo_depth(int format) {
   return depth;
 }
 
-// Whether input products of layers are kept as float16.
-int elmo_keeps_half(int format) {
-  int half = 0;
-  with_format(format, [&](auto kind) { half = decltype(kind)::MATRIX_UNIT; });
-  return half;
-}
-
 // Keeps a team for what the calling thread asks for until `elmo_dismiss_team`.
 void elmo_keep_team(int64_t threads) { Team::kept() = std::make_unique<Team>(threads); }
 void elmo_dismiss_team() { Team::kept().reset(); }
 
 // out (rows, panels * columns) = x (rows, inputs) W^T + bias
 void elmo_product(int format, const Matrix* matrix, const float* x, int64_t rows, const float* bias,
-                  void* out, int64_t out_stride, int64_t half, int64_t threads) {
+                  float* out, int64_t out_stride, int64_t threads) {
   with_format(format, [&](auto kind) {
-    product<decltype(kind)>(*matrix, x, rows, bias, out, out_stride, half, threads);
+    product<decltype(kind)>(*matrix, x, rows, bias, out, out_stride, threads);
   });
 }
 
@@ -141,7 +134,7 @@ void elmo_layer(int format, const Layer* layer, const Steps* steps, int64_t thre
 }
 
 // Reads a few sentences in both directions.
-void elmo_read(int format, const WholeLayer* forward, const WholeLayer* backward,
+void elmo_read(int format, const Layer* forward, const Layer* backward,
                const Reading* reading, int64_t threads) {
   const Order order(*reading);
   with_format(format, [&](auto kind) {

@@ -46,8 +46,8 @@ class Ready {
 constexpr int64_t SLICE_ROWS = 512;  // whose inputs stay in the third-level cache
 
 template <class F>
-void product(const Matrix& matrix, const float* x, int64_t rows, const float* bias, void* out,
-             int64_t out_stride, bool half, int64_t threads) {
+void product(const Matrix& matrix, const float* x, int64_t rows, const float* bias, float* out,
+             int64_t out_stride, int64_t threads) {
   std::vector<Room>& own = rooms(threads);
   Team::run(threads, [&](Team& team, int64_t me) {
     const Ready<F> ready;
@@ -55,10 +55,9 @@ void product(const Matrix& matrix, const float* x, int64_t rows, const float* bi
     Rows<F> slice(matrix.groups, std::min(rows, SLICE_ROWS), own[me]);
     for (int64_t row = 0; row < rows; row += SLICE_ROWS) {
       const int64_t some = std::min(SLICE_ROWS, rows - row);
-      slice.set(x + row * matrix.inputs, matrix.inputs, matrix.inputs, some);
-      char* const to = (char*)out + row * out_stride * (half ? 2 : 4);
-      const Task task{matrix, some, {bias, nullptr, 0, 0}, to, out_stride,
-                      first, end, first * COLUMNS, half};
+      slice.set({x + row * matrix.inputs, nullptr, matrix.inputs}, matrix.inputs, some);
+      const Task task{matrix, some, {bias, nullptr, 0}, out + row * out_stride, out_stride,
+                      first, end, first * COLUMNS};
       multiply<F>(task, slice);
     }
   });

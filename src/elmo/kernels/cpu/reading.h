@@ -17,13 +17,6 @@
 
 namespace {
 
-// One layer of one direction with the product of its inputs.
-struct WholeLayer {
-  Matrix input;
-  const float* bias;  // of the gates
-  Layer layer;
-};
-
 // Sentences, and what becomes of them; directions are forward, backward.
 struct Reading {
   const float* vectors;    // of the distinct words, (n, inputs of the first layer)
@@ -35,7 +28,8 @@ struct Reading {
   float* memory;   // (depth, 2, sentences, cells): before and after
   int64_t cells;   // without those that fill a layer's last unit
   float* outputs;  // (depth, places, 2 * width)
-  Start products;  // memory for input products, a row for each place
+  float* products;  // memory for input products, a row for each place
+  int64_t products_stride;
   int64_t depth;
   int64_t residual;  // whether inputs are added to the outputs of all layers but the first
 };
@@ -77,12 +71,12 @@ void copy_state(const Order& order, float* state, int64_t width, float* ordered,
 }
 
 template <class F>
-void read_direction(const WholeLayer* layers, int64_t direction, const Reading& reading,
+void read_direction(const Layer* layers, int64_t direction, const Reading& reading,
                     const Order& order, int64_t threads) {
   static thread_local Room room;
   room.begin();
   const std::vector<int64_t>& places = order.places[direction];
-  const int64_t n = places.size(), width = layers->layer.hidden, cells = layers->layer.cells;
+  const int64_t n = places.size(), width = layers->hidden, cells = layers->cells;
   int64_t* const words = room.take<int64_t>(n);
   for (int64_t k = 0; k < n; ++k) words[k] = reading.tokens[places[k]];
   float* inputs = room.take<float>(n * width);
@@ -90,21 +84,21 @@ void read_direction(const WholeLayer* layers, int64_t direction, const Reading& 
   float* const hidden = room.take<float>(reading.sentences * width);
   float* const memory = room.take<float>(reading.sentences * cells);
   for (int64_t number = 0; number < reading.depth; ++number) {
-    const WholeLayer& whole = layers[number];
+    const Layer& layer = layers[number];
     const bool first = number == 0;
-    Start products = reading.products;
-    products.index = first ? words : nullptr;
-    product<F>(whole.input, first ? reading.vectors : inputs, first ? reading.n_vectors : n,
-               whole.bias, (void*)products.table, products.stride, products.half, threads);
+    product<F>(layer.input, first ? reading.vectors : inputs, first ? reading.n_vectors : n,
+               layer.bias, reading.products, reading.products_stride, threads);
     const int64_t before = (number * 2 + direction) * reading.sentences;
     float* const own_hidden = reading.hidden + before * width;
     float* const own_memory = reading.memory + before * reading.cells;
     copy_state<false>(order, own_hidden, width, hidden, width);
     copy_state<false>(order, own_memory, reading.cells, memory, cells);
     const int64_t steps = order.sizes.size();
-    run_layer<F>(whole.layer,
-                 Steps{order.sizes.data(), steps, products, hidden, memory, cells, outputs},
-                 threads);
+    const Table products{reading.products, first ? words : nullptr, reading.products_stride};
+    run_layer<F>(
+        layer,
+        Steps{order.sizes.data(), steps, {}, products, hidden, memory, cells, outputs},
+        threads);
     copy_state<true>(order, own_hidden, width, hidden, width);
     copy_state<true>(order, own_memory, reading.cells, memory, cells);
     // What recurs is the output before the residual.

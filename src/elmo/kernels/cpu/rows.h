@@ -1,5 +1,5 @@
-// How numbers lie in memory: weights in panels, what sums start from in tables, and rows of inputs in
-// tiles, in the order in which a product reads them.
+// How numbers lie in memory: weights in panels, rows in tables, and rows of inputs in tiles, in the
+// order in which a product reads them.
 
 #pragma once
 
@@ -21,27 +21,19 @@ struct Matrix {
   int64_t inputs, groups, panels;
 };
 
-// What sums start from: row r of a table, or one row for all (stride 0), or zero (null). Between an
-// input product and the layer that wants it, the formats of the matrix unit keep it as float16: the
-// unit is so fast that reading and writing such tables would take longer than all products.
-struct Start {
-  const void* table;
-  const int64_t* index;  // which row of the table, or null: the r-th
+// Rows of numbers: those of a table, or one for all (stride 0), or none (null).
+struct Table {
+  const float* values;
+  const int64_t* index;  // which row of the table is the r-th, or null: the r-th
   int64_t stride;
-  int64_t half;  // whether it is float16
 
-  int64_t place(int64_t r, int64_t column) const { return (index ? index[r] : r) * stride + column; }
-  const float* floats(int64_t r, int64_t column) const {
-    return (const float*)table + place(r, column);
+  const float* row(int64_t r) const { return values + (index ? index[r] : r) * stride; }
+
+  // The table without its first rows.
+  Table from(int64_t first) const {
+    if (index) return {values, index + first, stride};
+    return {values ? values + first * stride : nullptr, nullptr, stride};
   }
-  const uint16_t* halves(int64_t r, int64_t column) const {
-    return (const uint16_t*)table + place(r, column);
-  }
-  void skip(int64_t rows) {
-    if (index) index += rows;
-    else table = (const char*)table + rows * stride * value_bytes();
-  }
-  int64_t value_bytes() const { return half ? 2 : 4; }
 };
 
 constexpr int64_t UNIT_SIDE = 16;  // rows, groups and outputs of the matrix unit's tiles
@@ -88,12 +80,12 @@ class Rows {
         row_(room.take<Input>(F::ROUNDS ? width_ : 0)) {}
 
   // Takes over `rows` rows of `inputs` values.
-  void set(const float* from, int64_t stride, int64_t inputs, int64_t rows) {
+  void set(const Table& from, int64_t inputs, int64_t rows) {
     const Tiles<F> tiles{rows};
     for (int64_t r = 0; r < rows; ++r) {
       const Spot spot = tiles.spot(r);
       Input* const to = place(spot, 0);
-      const float* const row = from + r * stride;
+      const float* const row = from.row(r);
       if constexpr (F::ROUNDS) {
         scales[r] = F::convert(row, row_, inputs, inputs);
         for (int64_t k = 0; k < width_; k += DEPTH)

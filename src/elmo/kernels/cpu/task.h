@@ -21,30 +21,24 @@ void expect_bytes(const void* from, int64_t bytes) {
 struct Task {
   const Matrix& matrix;
   int64_t rows;
-  Start start;
-  void* out;
+  Table start;
+  float* out;
   int64_t out_stride;
   int64_t first_panel, end_panel;
-  int64_t out_column;  // where the columns of the first panel go
-  bool half = false;   // whether results are rounded to float16; only with the matrix unit
+  int64_t out_column;    // where the columns of the first panel go
+  bool goes_on = false;  // whether sums start from what `out` holds, instead
 
-  int64_t place(int64_t row, int64_t panel) const {
-    return row * out_stride + out_column + (panel - first_panel) * COLUMNS;
+  float* place(int64_t row, int64_t panel) const {
+    return out + row * out_stride + out_column + (panel - first_panel) * COLUMNS;
   }
-  float* floats(int64_t row, int64_t panel) const { return (float*)out + place(row, panel); }
-  uint16_t* halves(int64_t row, int64_t panel) const { return (uint16_t*)out + place(row, panel); }
 
   // Asks for what some rows start from, and for where their results go: rows are far apart, and
   // nothing else would tell the CPU in time.
   void expect(int64_t first_row, int64_t end_row, int64_t panel, int64_t end) const {
-    const int64_t columns = (std::min(end, end_panel) - panel) * COLUMNS;
-    const int64_t out_bytes = half ? 2 : 4;
+    const int64_t bytes = (std::min(end, end_panel) - panel) * COLUMNS * int64_t(sizeof(float));
     for (int64_t row = first_row; row < std::min(end_row, rows); ++row) {
-      if (start.stride)
-        expect_bytes<0>((const char*)start.table +
-                            start.place(row, panel * COLUMNS) * start.value_bytes(),
-                        columns * start.value_bytes());
-      expect_bytes<1>((const char*)out + place(row, panel) * out_bytes, columns * out_bytes);
+      if (start.stride) expect_bytes<0>(start.row(row) + panel * COLUMNS, bytes);
+      expect_bytes<1>(place(row, panel), bytes);
     }
   }
 };

@@ -91,7 +91,7 @@ void multiply_tile(const Task& task, const Block<F>& block, int64_t panel,
   constexpr int N = PANELS * VECTORS;
   typename F::Sum sums[R][N];
   const int64_t column = panel * COLUMNS;
-  float* const to = task.floats(row, panel);
+  float* const to = task.place(row, panel);
   if constexpr (F::WHOLE) {
 #pragma GCC unroll 12
     for (int r = 0; r < R; ++r)
@@ -103,19 +103,21 @@ void multiply_tile(const Task& task, const Block<F>& block, int64_t panel,
 #pragma GCC unroll 8
       for (int v = 0; v < N; ++v) {
         const int64_t place = column + v * LANES;
+        float* const out = to + r * task.out_stride + v * LANES;
         Floats sum = meaning(sums[r][v], task.matrix, place, scales[row + r]);
-        if (task.start.table) sum += load(task.start.floats(row + r, place));
-        store(to + r * task.out_stride + v * LANES, sum);
+        if (task.goes_on) sum += load(out);
+        else if (task.start.values) sum += load(task.start.row(row + r) + place);
+        store(out, sum);
       }
   } else {
-    const bool begins = block.first_group == 0;
+    const bool begins = block.first_group == 0 && !task.goes_on;
 #pragma GCC unroll 12
     for (int r = 0; r < R; ++r)
 #pragma GCC unroll 8
       for (int v = 0; v < N; ++v) {
         if (!begins) sums[r][v] = load(to + r * task.out_stride + v * LANES);
-        else if (task.start.table)
-          sums[r][v] = load(task.start.floats(row + r, column + v * LANES));
+        else if (task.start.values)
+          sums[r][v] = load(task.start.row(row + r) + column + v * LANES);
         else sums[r][v] = Floats{};
       }
     accumulate_block<F, R, PANELS>(sums, x, block, panel - block.first_panel);

@@ -107,10 +107,10 @@ void highway(const Matrix& matrix, const float* bias, const float* x, int64_t ro
     float* const products = own[me].take<float>(std::min(rows, SLICE_ROWS) * STRIDE);
     for (int64_t row = 0; row < rows; row += SLICE_ROWS) {
       const int64_t some = std::min(SLICE_ROWS, rows - row);
-      slice.set(x + row * width, width, width, some);
+      slice.set({x + row * width, nullptr, width}, width, some);
       for (int64_t panel = first; panel < end; panel += BLOCK_PANELS) {
         const int64_t panels = std::min(BLOCK_PANELS, end - panel);
-        multiply<F>(Task{matrix, some, {bias, nullptr, 0, 0}, products, STRIDE, panel,
+        multiply<F>(Task{matrix, some, {bias, nullptr, 0}, products, STRIDE, panel,
                          panel + panels, 0},
                     slice);
         for (int64_t r = 0; r < some; ++r)
