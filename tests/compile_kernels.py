@@ -32,12 +32,15 @@ def main():
         numbers = f"*{dtype}"
         cell = dict.fromkeys(("products", "recurrent", "cells"), numbers)
         cell |= {"index": "*i64", "memory": "*fp32", "clip": "fp32", "products_stride": "i64"}
-        compile_kernel(_cell_kernel, cell, INDEXED=flag, CLIPS=not flag, BLOCK=1024)
+        cell["going"] = "*i32"
+        compile_kernel(_cell_kernel, cell, INDEXED=flag, CLIPS=not flag, ENDS=flag, BLOCK=1024)
         store = dict.fromkeys(("projected", "hidden", "reading"), numbers)
         store |= {"places": "*i64", "below": "*fp32", "output": "*fp32", "clip": "fp32"}
-        compile_kernel(_store_kernel, store, ADDS=flag, READ_AGAIN=not flag, CLIPS=flag, BLOCK=512)
+        store["going"] = "*i32"
+        constants = {"ADDS": flag, "READ_AGAIN": not flag, "CLIPS": flag, "ENDS": flag}
+        compile_kernel(_store_kernel, store, **constants, BLOCK=512)
     # The first row's number is a constant for Triton where it is 1.
-    compile_kernel(_cell_kernel, cell, first=1, INDEXED=True, CLIPS=True, BLOCK=16)
+    compile_kernel(_cell_kernel, cell, first=1, INDEXED=True, CLIPS=True, ENDS=False, BLOCK=16)
     filters = {"ids": "*i64", "table": "*fp32", "highest": "*fp32"}
     filters |= {"windows": "*i32", "widths": "*i32"}
     compile_kernel(_highest_kernel, filters, WIDEST=7, BLOCK=256)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import elmo.fused_layer
 import elmo.fused_words
 from elmo import BiLM, ElmoConfig, batch_to_ids
-from elmo.batching import pack, pack_on, step_runs
+from elmo.batching import pack, pack_on, padded_places, step_runs
 from elmo.bilm import word_ids
 from elmo.errors import ConfigError, WeightsError
 from elmo.fused import FusedBiLM, can_fuse, exact_products
@@ -273,6 +273,75 @@ def test_one_sentence_is_read_as_in_a_batch(tiny_bilm, caplog):
             torch.testing.assert_close(end.hidden, other.hidden, rtol=0, atol=1e-5)
 
 
+class Unrecorded(GraphCache):
+    """Calls what would be recorded."""
+
+    def __init__(self):
+        super().__init__()
+        self.keys = set()
+
+    def run(self, key, function, inputs):
+        self.keys.add(key)
+        return function(*inputs)
+
+
+@pytest.mark.skipif(not is_interpreted(), reason="Triton is not installed")
+@settings(max_examples=8)
+@given(lengths=st.lists(st.integers(1, 10), min_size=2, max_size=5), depth=st.integers(1, 2))
+@torch.no_grad()
+def test_a_few_sentences_are_read_as_in_a_batch_of_their_own(tiny_bilm, lengths, depth):
+    fused = fuse(tiny_bilm, compiled=True)
+    fused._graphs = Unrecorded()
+    generator = torch.Generator().manual_seed(len(lengths))
+    vectors = torch.randn(4, 16, generator=generator)
+    tokens = torch.randint(4, (sum(lengths),), generator=generator)
+    ids = batch_to_ids([["a", "b"]] * len(lengths))
+    state = tiny_bilm.run(ids).state
+    found, end = fused.contextualize(vectors, tokens, lengths, state, depth)
+    expected, other = tiny_bilm.contextualize(vectors, tokens, lengths, state, depth)
+    rows, steps = (2 if len(lengths) == 2 else 4 if len(lengths) < 5 else 8), 8
+    assert fused._graphs.keys == {(rows, steps if max(lengths) <= 8 else 16, depth)}
+    for layer, plain in zip(found, expected, strict=True):
+        torch.testing.assert_close(layer, plain, rtol=0, atol=1e-5)
+    torch.testing.assert_close(end.memory, other.memory, rtol=0, atol=1e-5)
+    torch.testing.assert_close(end.hidden, other.hidden, rtol=0, atol=1e-5)
+
+
+@torch.no_grad()
+def test_rows_that_have_ended_stay_as_they_are_without_kernels(clipping_bilm):
+    fused = fuse(clipping_bilm, compiled=False)
+    lengths, vectors = [3, 1, 4], torch.randn(12, 16, generator=torch.Generator().manual_seed(0))
+    places = torch.from_numpy(padded_places(lengths, rows=3, steps=4))
+    start = clipping_bilm.run(batch_to_ids([["a"], ["b", "c"], ["d"]])).state
+    outputs, *end = fused._read_padded(vectors, places, torch.tensor(lengths), start, 2)
+    expected, other = clipping_bilm.contextualize(vectors, torch.arange(8), lengths, start)
+    torch.testing.assert_close(outputs[:, :8], torch.stack(expected), rtol=0, atol=1e-5)
+    for part, plain in zip(end, other, strict=True):
+        torch.testing.assert_close(part, plain, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("rows", "longest", "precision", "expected"),
+    [
+        (2, 20, "bf16", (2, 24)),
+        (33, 8, "bf16", (64, 8)),
+        (128, 64, "bf16", (128, 64)),
+        (128, 65, "bf16", None),  # too much memory
+        (129, 8, "bf16", None),
+        (4, 129, "bf16", None),
+        (8, 20, "fp32", (8, 24)),
+        (9, 20, "fp32", None),  # products take longer than launches
+    ],
+)
+def test_what_is_recorded_of_the_original_size(tiny_bilm, rows, longest, precision, expected):
+    fused = fuse(tiny_bilm, precision=precision, compiled=False)
+    fused._graphs, fused._compiled = GraphCache(), True
+    fused.config = ElmoConfig.preset("original")
+    assert fused._recorded_shape([longest, *[1] * (rows - 1)]) == expected
+    fused._graphs.works = False
+    assert fused._recorded_shape([longest, *[1] * (rows - 1)]) is None
+
+
 # --- packing --------------------------------------------------------------------------------------
 
 
@@ -282,6 +351,20 @@ def test_packing_on_a_device_is_packing(lengths):
     assert found.batch_sizes == expected.batch_sizes
     for name in ("order", "forward", "backward"):
         assert torch.equal(getattr(found, name), getattr(expected, name))
+
+
+@given(lengths=st.lists(st.integers(1, 6), max_size=6), more=st.integers(0, 2))
+def test_sentences_side_by_side_are_read_in_both_directions(lengths, more):
+    rows, steps = len(lengths) + more, max(lengths, default=0) + more
+    forward, backward = padded_places(lengths, rows, steps).reshape(2, steps, rows)
+    start = 0
+    for row, length in enumerate(lengths):
+        words = list(range(start, start + length))
+        assert forward[:length, row].tolist() == words
+        assert backward[:length, row].tolist() == words[::-1]
+        assert not forward[length:, row].any()
+        assert not backward[length:, row].any()
+        start += length
 
 
 @given(sizes=st.lists(st.integers(1, 6), max_size=6), max_rows=st.integers(1, 9))

@@ -43,27 +43,31 @@ def assert_equal(found, expected, dtype):
     dim=st.sampled_from([1, 3, 17, 1030]),
     first=st.integers(0, 3),
     indexed=st.booleans(),
+    ends=st.booleans(),
     clip=clips,
     dtype=dtypes,
 )
-def test_a_step_of_the_cell_is_that_of_the_plain_code(rows, dim, first, indexed, clip, dtype):
+def test_a_step_of_the_cell_is_that_of_the_plain_code(rows, dim, first, indexed, ends, clip, dtype):
     n = first + rows + 1
     index = draw_numbers(0, n, 2, n) if indexed else None
     products = draw_normal(1, 2, n, 4 * dim, dtype=dtype)
     recurrent = draw_normal(2, 2, rows, 4 * dim, dtype=dtype)
     # Rows beyond are sentences that have ended: their memory stays as it is.
     before = draw_normal(3, 2, rows + 2, dim)
+    going = torch.arange(rows, dtype=torch.int32) % 2 if ends else None  # the first has ended
     results = []
     for compiled in (False, True):
         memory, cells = before.clone(), torch.zeros(2, rows, dim, dtype=dtype)
-        lstm_cell(products, index, first, recurrent, memory[:, :rows], cells, clip, compiled)
+        lstm_cell(products, index, first, recurrent, memory[:, :rows], cells, clip, compiled, going)
         results.append((memory, cells))
     (expected, cells), (found, other_cells) = results
     assert_equal(found, expected, torch.float32)
-    assert_equal(other_cells, cells, dtype)
+    goes_on = torch.ones(rows, dtype=torch.bool) if going is None else going.bool()
+    assert_equal(other_cells[:, goes_on], cells[:, goes_on], dtype)
     assert torch.equal(found[:, rows:], before[:, rows:])
-    if clip is not None:
-        assert found[:, :rows].abs().max() <= clip
+    assert torch.equal(found[:, :rows][:, ~goes_on], before[:, :rows][:, ~goes_on])
+    if clip is not None and goes_on.any():
+        assert found[:, :rows][:, goes_on].abs().max() <= clip
 
 
 def test_the_cell_is_that_of_an_lstm():
@@ -86,23 +90,25 @@ def test_the_cell_is_that_of_an_lstm():
     first=st.integers(0, 3),
     adds=st.booleans(),
     read_again=st.booleans(),
+    ends=st.booleans(),
     clip=clips,
     dtype=dtypes,
 )
 def test_a_step_is_stored_where_the_plain_code_stores_it(
-    rows, width, first, adds, read_again, clip, dtype
+    rows, width, first, adds, read_again, ends, clip, dtype
 ):
     n = first + rows + 1
     places = torch.stack([torch.arange(n).flip(0), torch.arange(n)])
     projected = draw_normal(0, 2, rows, width, dtype=dtype)
     below = draw_normal(1, n, 2 * width) if adds else None
+    going = torch.arange(rows, dtype=torch.int32) % 2 if ends else None  # the first has ended
     results = []
     for compiled in (False, True):
         hidden = torch.zeros(2, rows + 1, width, dtype=dtype)
         output = torch.full((n, 2 * width), 7.0)
         reading = torch.zeros(2, n, width, dtype=dtype) if read_again else None
         target = Target(places, below, output, reading)
-        store_step(projected, target, first, hidden[:, :rows], clip, compiled)
+        store_step(projected, target, first, hidden[:, :rows], clip, compiled, going)
         results.append((hidden, output, reading))
     for expected, found in zip(*results, strict=True):
         assert (expected is None) == (found is None)

@@ -74,6 +74,26 @@ def pack_on(device: torch.device, lengths: Sequence[int]) -> Packing:
     )
 
 
+def padded_places(lengths: Sequence[int], rows: int, steps: int) -> npt.NDArray[np.int64]:
+    """Lay sentences out side by side, all as long as the longest may be.
+
+    Args:
+        lengths: Words of each sentence, at most `steps`.
+        rows: Sentences with those that are not there, which have no words.
+        steps: Time steps.
+
+    Returns:
+        Which word stands at each place of each time step, reading forwards and backwards,
+        `(2, steps * rows)`; 0 where there is none.
+    """
+    sizes = np.zeros(rows, dtype=np.int64)
+    sizes[: len(lengths)] = lengths
+    starts = np.cumsum(sizes) - sizes
+    step = np.arange(steps)[:, None]
+    both = np.stack([starts + step, starts + sizes - 1 - step])
+    return np.where(step < sizes, both, 0).reshape(2, -1)
+
+
 def step_runs(batch_sizes: Sequence[int], max_rows: int) -> Iterator[list[int]]:
     """Cut time steps into runs of at most `max_rows` rows, but at least one step."""
     for start, end in _runs(np.asarray(batch_sizes, dtype=np.int64), max_rows, len(batch_sizes)):

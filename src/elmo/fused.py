@@ -11,29 +11,34 @@ What is different from the plain layers, and why it is fast:
 * characters are filtered by a table (`fused_words.py`);
 * a single row does nothing but read weights, for which it has kernels of its own
   (`kernels/inference_row.py`);
-* one sentence alone is a recorded CUDA graph (`kernels/inference_graphs.py`).
+* a few sentences are a recorded CUDA graph (`kernels/inference_graphs.py`), one alone of its own
+  length, several filled up to one of a few shapes.
 
 Where Triton cannot run, plain PyTorch does the same between the products.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
+from torch.nn import functional
 
-from elmo.batching import pack_on
+from elmo.batching import pack_on, padded_places
 from elmo.bilm import BiLM, BiLMBase, State, zero_state
 from elmo.checkpoint import Checkpoint
 from elmo.config import ElmoConfig
+from elmo.devices import send
 from elmo.errors import ConfigError, WeightsError
 from elmo.fused_layer import Buffers, FusedLayer, ProductRoom
 from elmo.fused_words import FusedCharacterEncoder
-from elmo.kernels.gpu import triton_ready
-from elmo.kernels.inference_graphs import GraphCache
+from elmo.kernels.gpu import next_power_of_2, triton_ready
+from elmo.kernels.inference_graphs import GraphCache, Tensors
 from elmo.layers import CharacterEncoder, LSTMLayer
 from elmo.settings import Precision
 
@@ -46,6 +51,16 @@ DTYPES: dict[str, torch.dtype] = {
 
 _GRAPH_WORDS = 128
 """Longer sentences are not recorded: their kernels take longer than their launches are worth."""
+_GRAPH_ROWS = 128
+"""Nor are more of them together."""
+_GRAPH_STEPS = 8
+"""What the time steps of several sentences are filled up to a multiple of."""
+_GRAPH_PRODUCTS = 1 << 32
+"""So many products in a time step, rounded ones, take a GPU as long as their launches the host."""
+EXACT_COST = 16
+"""How many times as long a product in float32 takes."""
+_GRAPH_ROOM = 8
+"""A recording, which keeps its memory, may take this part of what input products may take."""
 
 
 def can_fuse(config: ElmoConfig) -> bool:
@@ -80,6 +95,8 @@ class _Batch(NamedTuple):
     """Sentences from longest to shortest, int64 `(rows,)`."""
     batch_sizes: list[int]
     """Rows of each time step."""
+    going: Tensor | None = None
+    """Where rows whose sentence has ended stay: which go on at each step, int32 `(steps, rows)`."""
 
 
 class FusedBiLM(BiLMBase):
@@ -157,6 +174,8 @@ class FusedBiLM(BiLMBase):
                     lambda words, *state: self._read_one(words, State(*state), depth),
                     (vectors[tokens], *start),
                 )
+            elif (shape := self._recorded_shape(lengths)) is not None:
+                outputs, *final = self._read_recorded(vectors, tokens, lengths, start, depth, shape)
             else:
                 packing = pack_on(self.device, lengths)
                 batch = _Batch(
@@ -197,6 +216,67 @@ class FusedBiLM(BiLMBase):
         batch = _Batch(torch.stack([forwards, n - 1 - forwards]), forwards[:1], [1] * n)
         return self._read_batch(vectors, batch.places, batch, start, depth)
 
+    def _recorded_shape(self, lengths: Sequence[int]) -> tuple[int, int] | None:
+        """Give rows and time steps of a recording that some sentences fit into, if it pays."""
+        longest = max(lengths)
+        if self._graphs is None or not self._graphs.works or not self._compiled:
+            return None
+        if len(lengths) > _GRAPH_ROWS or longest > _GRAPH_WORDS:
+            return None
+        rows = next_power_of_2(len(lengths))
+        steps = math.ceil(longest / _GRAPH_STEPS) * _GRAPH_STEPS
+        cost = EXACT_COST if self._dtype == torch.float32 else 1
+        weights = 2 * self.config.dim * 5 * self.config.projection_dim
+        product_bytes = 2 * 4 * self.config.dim * self._dtype.itemsize
+        pays = rows * weights * cost <= _GRAPH_PRODUCTS
+        fits = rows * steps * product_bytes * _GRAPH_ROOM <= self._room.table
+        return (rows, steps) if pays and fits else None
+
+    def _read_recorded(
+        self,
+        vectors: Tensor,
+        tokens: Tensor,
+        lengths: Sequence[int],
+        start: State,
+        depth: int,
+        shape: tuple[int, int],
+    ) -> Tensors:
+        """Do as `_read_batch` by a recording: sentences are filled up to its rows and steps."""
+        assert self._graphs is not None
+        rows, steps = shape
+        n, n_missing = len(tokens), rows - len(lengths)
+        sizes = np.asarray([*lengths, *[0] * n_missing], dtype=np.int64)
+        layout = np.concatenate([padded_places(lengths, rows, steps).ravel(), sizes])
+        places, on_sizes = torch.split(send(layout, self.device), [2 * rows * steps, rows])
+        by_place = vectors[functional.pad(tokens, (0, rows * steps - n))]
+        before = (functional.pad(part, (0, 0, 0, n_missing)) for part in start)
+
+        def read(vectors: Tensor, places: Tensor, sizes: Tensor, *state: Tensor) -> Tensors:
+            return self._read_padded(vectors, places, sizes, State(*state), depth)
+
+        key, inputs = (rows, steps, depth), (by_place, places.view(2, -1), on_sizes, *before)
+        outputs, *final = self._graphs.run(key, read, inputs)
+        return outputs[:, :n], *(part[:, :, : len(lengths)] for part in final)
+
+    def _read_padded(
+        self, vectors: Tensor, places: Tensor, sizes: Tensor, start: State, depth: int
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Read sentences that are laid out as `padded_places` says.
+
+        Args:
+            vectors: Vectors of the words, one sentence after another, `(steps * rows,
+                projection_dim)`; behind them something.
+            places: Which of them is read at each place, int64 `(2, steps * rows)`.
+            sizes: Words of each sentence, int64 `(rows,)`.
+            start: The state before the first word.
+            depth: How many layers are wanted.
+        """
+        rows = len(sizes)
+        steps = places.shape[1] // rows
+        going = (torch.arange(steps, device=self.device)[:, None] < sizes).int()
+        batch = _Batch(places, torch.arange(rows, device=self.device), [rows] * steps, going)
+        return self._read_batch(vectors, places, batch, start, depth)
+
     def _read_batch(
         self, vectors: Tensor, words: Tensor, batch: _Batch, start: State, depth: int
     ) -> tuple[Tensor, Tensor, Tensor]:
@@ -230,7 +310,7 @@ class FusedBiLM(BiLMBase):
                 if reading is None
                 else layer.products(reading, batch.batch_sizes, buffers)
             )
-            layer.read(products, batch.places, buffers, below, outputs[number], above)
+            layer.read(products, batch.places, buffers, below, outputs[number], above, batch.going)
             final.hidden[number].index_copy_(1, batch.order, buffers.hidden.float())
             final.memory[number].index_copy_(1, batch.order, buffers.memory)
             reading = above

@@ -105,6 +105,7 @@ class FusedLayer:
         below: Tensor | None,
         output: Tensor,
         above: Tensor | None,
+        going: Tensor | None = None,
     ) -> None:
         """Run the layer over all time steps.
 
@@ -116,8 +117,10 @@ class FusedLayer:
             output: Receives the output, `(n, 2 * projection_dim)`.
             above: Receives it in the order of reading, for the layer above,
                 `(2, n, projection_dim)`.
+            going: Where rows whose sentence has ended stay in the batch: which go on at each time
+                step, int32 `(steps, rows)`.
         """
-        place, rows = 0, 0
+        place, rows, number = 0, 0, 0
         target = Target(places, below, output, above)
         for part in products:
             for size in part.sizes:
@@ -126,10 +129,14 @@ class FusedLayer:
                 if size == 1 and self._compiled and self._projection is not None:
                     self._read_one(part, place, step, self._projection, target)
                 else:
-                    self._read_rows(part, place, step, target)
+                    which = None if going is None else going[number]
+                    self._read_rows(part, place, step, target, which)
                 place += size
+                number += 1
 
-    def _read_rows(self, part: Products, place: int, step: _Step, target: Target) -> None:
+    def _read_rows(
+        self, part: Products, place: int, step: _Step, target: Target, going: Tensor | None
+    ) -> None:
         """Take one step of some rows, the first of which stands at a place."""
         torch.bmm(step.hidden, self._recurrent, out=step.recurrent)
         lstm_cell(
@@ -141,12 +148,13 @@ class FusedLayer:
             step.cells,
             self._config.cell_clip,
             self._compiled,
+            going,
         )
         clip = None
         if self._projection is not None:
             torch.bmm(step.cells, self._projection, out=step.projected)
             clip = self._config.proj_clip
-        store_step(step.projected, target, place, step.hidden, clip, self._compiled)
+        store_step(step.projected, target, place, step.hidden, clip, self._compiled, going)
 
     def _read_one(
         self, part: Products, place: int, step: _Step, projection: Tensor, target: Target

@@ -248,6 +248,38 @@ def test_recorded_sentences_have_the_vectors_of_plain_ones(bilm, on_cpu):
     assert len(graphs) >= 4
 
 
+def test_a_few_recorded_sentences_have_the_vectors_of_plain_ones(bilm):
+    on_gpu, on_cpu = ELMo(bilm, device="cuda"), ELMo(bilm, device="cpu")  # both carry state
+    graphs = on_gpu._pipeline.model._graphs
+    for seed, number in itertools.product(range(4), (2, 3, 7, 40)):
+        lengths = [1 + (seed * 7 + n * 5) % 23 for n in range(number)]
+        few = [make_sentence(length, seed=n) for n, length in enumerate(lengths)]
+        expected = on_cpu.encode_tokens(few)
+        found = on_gpu.encode_tokens(few)
+        assert_close(found, expected)
+        for again, before in zip(on_gpu.encode_tokens(few), found, strict=True):
+            if seed:  # recorded by now, both of them
+                assert np.array_equal(again, before)
+        assert_close(
+            on_gpu.encode_tokens(few, state="carry", batch_size=number),
+            on_cpu.encode_tokens(few, state="carry", batch_size=number),
+        )
+    assert graphs.works
+    assert len(graphs) >= 4
+
+
+@pytest.mark.parametrize("precision", ["bf16", "fp16"])
+def test_a_few_recorded_sentences_are_those_of_a_batch_in_half_precision(bilm, precision):
+    on_gpu = ELMo(bilm, device="cuda", precision=precision)
+    model = on_gpu._pipeline.model
+    few = [make_sentence(length, seed=length) for length in (20, 3, 11, 1, 17)]
+    recorded = [on_gpu.encode_tokens(few) for _ in range(3)][-1]
+    assert len(model._graphs) == 1
+    model._graphs = None
+    for found, expected in zip(recorded, on_gpu.encode_tokens(few), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=0, atol=2e-2)
+
+
 def test_recorded_words_have_the_vectors_of_plain_ones(bilm, on_cpu):
     on_gpu = ELMo(bilm, device="cuda")
     graphs = on_gpu._pipeline.model._characters._graphs

@@ -7,8 +7,9 @@ Products are left to cuBLAS; what lies between them is done here, in one pass ov
     cells  = sigmoid(o) * tanh(c)           then: projected = W_p cells, a product
     hidden = clip(projected)                and, with the residual, to its place in the output
 
-Rows of a step are a prefix of those of the step before (`batching.Packing`). Both functions run as
-a Triton kernel or as plain PyTorch, the reference; sums are in float32 in either case.
+Rows of a step are a prefix of those of the step before (`batching.Packing`), or all rows stay and
+those whose sentence has ended are left as they are. Both functions run as a Triton kernel or as
+plain PyTorch, the reference; sums are in float32 in either case.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ def lstm_cell(
     cells: Tensor,
     clip: float | None,
     compiled: bool,
+    going: Tensor | None = None,
 ) -> None:
     """Take one step: from products to memory and cells.
 
@@ -46,10 +48,13 @@ def lstm_cell(
         cells: Receives sigmoid(o) * tanh(c), `(2, rows, dim)`.
         clip: Bound of the memory.
         compiled: Whether to run the Triton kernel.
+        going: 1 for rows whose sentence goes on, 0 for those that stay as they are, int32
+            `(rows,)`; None: all go on.
     """
     _, rows, dim = memory.shape
     if not compiled:
-        _plain_cell(_rows_of(products, index, first, rows), recurrent, memory, cells, clip)
+        inputs = _rows_of(products, index, first, rows)
+        _plain_cell(inputs, recurrent, memory, cells, clip, going)
         return
     block = min(_MOST_COLUMNS, next_power_of_2(dim))
     _cell_kernel[(rows, blocks(dim, block), 2)](
@@ -58,6 +63,7 @@ def lstm_cell(
         recurrent,
         memory,
         cells,
+        recurrent if going is None else going,
         first,
         dim,
         products.stride(0),
@@ -68,6 +74,7 @@ def lstm_cell(
         0.0 if clip is None else clip,
         INDEXED=index is not None,
         CLIPS=clip is not None,
+        ENDS=going is not None,
         BLOCK=block,
     )
 
@@ -92,6 +99,7 @@ def store_step(
     hidden: Tensor,
     clip: float | None,
     compiled: bool,
+    going: Tensor | None = None,
 ) -> None:
     """Clip what was projected, and write it wherever it is read next.
 
@@ -102,15 +110,18 @@ def store_step(
         hidden: Receives the clipped values, for the next step, `(2, rows, width)`.
         clip: Bound of the projection.
         compiled: Whether to run the Triton kernel.
+        going: See `lstm_cell`.
     """
     _, rows, width = hidden.shape
     places, below, output, reading = target
     if not compiled:
-        step = places[:, first : first + rows]
-        _plain_store(projected, step, hidden, below, output, clip)
+        chosen = slice(None) if going is None else going.nonzero()[:, 0]
+        step = places[:, first : first + rows][:, chosen]
+        _plain_store(projected[:, chosen], step, hidden, chosen, below, output, clip)
         if reading is not None:
             for direction, columns in enumerate(_columns(width)):
-                reading[direction, first : first + rows] = output[step[direction], columns]
+                rows_read = reading[direction, first : first + rows]
+                rows_read[chosen] = output[step[direction], columns].to(reading.dtype)
         return
     block = min(_MOST_COLUMNS, next_power_of_2(width))
     _store_kernel[(rows, blocks(width, block), 2)](
@@ -120,6 +131,7 @@ def store_step(
         output if below is None else below,
         output,
         hidden if reading is None else reading,
+        projected if going is None else going,
         first,
         width,
         projected.stride(0),
@@ -130,6 +142,7 @@ def store_step(
         ADDS=below is not None,
         READ_AGAIN=reading is not None,
         CLIPS=clip is not None,
+        ENDS=going is not None,
         BLOCK=block,
     )
 
@@ -146,12 +159,18 @@ def _rows_of(products: Tensor, index: Tensor | None, first: int, rows: int) -> T
 
 
 def _plain_cell(
-    inputs: Tensor, recurrent: Tensor, memory: Tensor, cells: Tensor, clip: float | None
+    inputs: Tensor,
+    recurrent: Tensor,
+    memory: Tensor,
+    cells: Tensor,
+    clip: float | None,
+    going: Tensor | None,
 ) -> None:
     i, f, g, o = (inputs.float() + recurrent.float()).chunk(4, dim=2)
-    memory.mul_(f.sigmoid_()).addcmul_(i.sigmoid_(), g.tanh_())
+    new = (memory * f.sigmoid_()).addcmul_(i.sigmoid_(), g.tanh_())
     if clip is not None:
-        memory.clamp_(-clip, clip)
+        new.clamp_(-clip, clip)
+    memory.copy_(new if going is None else torch.where(going[:, None] != 0, new, memory))
     cells.copy_(memory.tanh().mul_(o.sigmoid_()))
 
 
@@ -159,6 +178,7 @@ def _plain_store(
     projected: Tensor,
     step: Tensor,
     hidden: Tensor,
+    chosen: slice | Tensor,
     below: Tensor | None,
     output: Tensor,
     clip: float | None,
@@ -166,7 +186,7 @@ def _plain_store(
     values = projected.float()
     if clip is not None:
         values = values.clamp(-clip, clip)
-    hidden.copy_(values)
+    hidden[:, chosen] = values.to(hidden.dtype)
     for side, places, columns in zip(values, step, _columns(hidden.shape[2]), strict=True):
         output[places, columns] = side if below is None else side + below[places, columns]
 
@@ -223,6 +243,7 @@ def _cell_kernel(
     recurrent,
     memory,
     cells,
+    going,
     first,
     dim,
     products_stride,
@@ -233,6 +254,7 @@ def _cell_kernel(
     clip,
     INDEXED: tl.constexpr,
     CLIPS: tl.constexpr,
+    ENDS: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
     # Offsets are 64 bits wide: batches of a GPU have more than 2^31 values.
@@ -240,6 +262,8 @@ def _cell_kernel(
     direction = tl.program_id(2).to(tl.int64)
     columns = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     inside = columns < dim
+    if ENDS:
+        inside = inside & (tl.load(going + row) != 0)
     place = first + row
     if INDEXED:
         place = tl.load(index + direction * index_stride + place)
@@ -268,6 +292,7 @@ def _store_kernel(
     below,
     output,
     reading,
+    going,
     first,
     width,
     projected_stride,
@@ -278,12 +303,15 @@ def _store_kernel(
     ADDS: tl.constexpr,
     READ_AGAIN: tl.constexpr,
     CLIPS: tl.constexpr,
+    ENDS: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
     row = tl.program_id(0).to(tl.int64)
     direction = tl.program_id(2).to(tl.int64)
     columns = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     inside = columns < width
+    if ENDS:
+        inside = inside & (tl.load(going + row) != 0)
     source = projected + direction * projected_stride + row * width + columns
     value = tl.load(source, mask=inside).to(tl.float32)
     target = hidden + direction * hidden_stride + row * width + columns

@@ -1,8 +1,8 @@
 """CUDA graphs: a short computation of many kernels, recorded once and launched as a whole.
 
-For one sentence a GPU is done with each kernel sooner than Python can launch the next. A recorded
-graph takes a tenth of the time to launch. It belongs to one shape of inputs, works on memory of its
-own, and cannot copy anything from the host while it runs.
+For a few sentences a GPU is done with each kernel sooner than Python can launch the next. A
+recorded graph takes a tenth of the time to launch. It belongs to one shape of inputs, works on
+memory of its own, and cannot copy anything from the host while it runs.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class GraphCache:
         capacity: Graphs that are kept; those not asked for longest go first.
     """
 
-    def __init__(self, capacity: int = 64) -> None:
+    def __init__(self, capacity: int = 128) -> None:
         self._capacity = capacity
         self._recordings: OrderedDict[Hashable, _Recording] = OrderedDict()
         self._seen: OrderedDict[Hashable, None] = OrderedDict()
