@@ -55,10 +55,8 @@ _GRAPH_ROWS = 128
 """Nor are more of them together."""
 _GRAPH_STEPS = 8
 """What the time steps of several sentences are filled up to a multiple of."""
-_GRAPH_PRODUCTS = 1 << 32
-"""So many products in a time step, rounded ones, take a GPU as long as their launches the host."""
-EXACT_COST = 16
-"""How many times as long a product in float32 takes."""
+_GRAPH_PRODUCTS = {"fp32": 1 << 27, "bf16": 1 << 32, "fp16": 1 << 32}
+"""So many products in a time step take a GPU about as long as their launches take the host."""
 _GRAPH_ROOM = 8
 """A recording, which keeps its memory, may take this part of what input products may take."""
 
@@ -225,10 +223,9 @@ class FusedBiLM(BiLMBase):
             return None
         rows = next_power_of_2(len(lengths))
         steps = math.ceil(longest / _GRAPH_STEPS) * _GRAPH_STEPS
-        cost = EXACT_COST if self._dtype == torch.float32 else 1
         weights = 2 * self.config.dim * 5 * self.config.projection_dim
         product_bytes = 2 * 4 * self.config.dim * self._dtype.itemsize
-        pays = rows * weights * cost <= _GRAPH_PRODUCTS
+        pays = rows * weights <= _GRAPH_PRODUCTS[self.precision]
         fits = rows * steps * product_bytes * _GRAPH_ROOM <= self._room.table
         return (rows, steps) if pays and fits else None
 

@@ -22,7 +22,7 @@ from elmo.delivery import EmbeddedBatch, deliver_tensors
 from elmo.device_words import DeviceWordVectors, SentencesReadAhead, WordsOfBatch
 from elmo.devices import free_memory, is_out_of_memory, send
 from elmo.errors import ConfigError, ElmoError
-from elmo.fused import EXACT_COST, FusedBiLM
+from elmo.fused import FusedBiLM
 from elmo.packed import PackedBiLM
 from elmo.selection import Selection
 from elmo.sentences import Words
@@ -41,6 +41,8 @@ _FIRST_WINDOW_BATCHES = 1
 """Batches of a GPU whose sentences are sorted together at the beginning of a call."""
 _GPU_BOUND_WEIGHTS = 16_000_000
 """A GPU that multiplies each word with so many weights takes longer than the host with words."""
+_EXACT_COST = 16
+"""How many times as long a GPU takes for a product in float32."""
 _WINDOW_BATCHES = 4
 """Batches whose sentences are sorted together when a stream is embedded."""
 _WINDOW_BYTES = 2 << 30
@@ -332,7 +334,7 @@ class Pipeline:
         # Inputs and hidden state to four gates, cells to hidden state, in both directions.
         layer = 2 * 9 * self.config.dim * self.config.projection_dim
         exact = not isinstance(self.model, FusedBiLM) or self.model.precision == "fp32"
-        cost = EXACT_COST if exact else 1
+        cost = _EXACT_COST if exact else 1
         return self.config.n_layers * layer * cost >= _GPU_BOUND_WEIGHTS
 
     def _read_ahead(

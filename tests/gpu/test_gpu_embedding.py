@@ -274,7 +274,7 @@ def test_a_few_recorded_sentences_are_those_of_a_batch_in_half_precision(bilm, p
     model = on_gpu._pipeline.model
     few = [make_sentence(length, seed=length) for length in (20, 3, 11, 1, 17)]
     recorded = [on_gpu.encode_tokens(few) for _ in range(3)][-1]
-    assert len(model._graphs) == 1
+    assert (8, 24, 2) in model._graphs._recordings
     model._graphs = None
     for found, expected in zip(recorded, on_gpu.encode_tokens(few), strict=True):
         np.testing.assert_allclose(found, expected, rtol=0, atol=2e-2)
