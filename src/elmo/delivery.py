@@ -33,7 +33,9 @@ SHARED_BYTES = 64 << 20
 """Sentences of a GPU share memory up to this size."""
 
 _SMALL_BYTES = 1 << 20
-"""Results up to this size are copied at once: a single sentence should not wait for threads."""
+"""Results up to this size are copied at once: a single sentence should not wait for anything."""
+_MODEST_BYTES = 16 << 20
+"""Up to this one, without a thread and a stream, for which new memory has to be found first."""
 _MOST_ON_THEIR_WAY = 2
 """Batches that are copied, or wait for it, while the next one is launched: they take memory."""
 _DTYPES = {"float32": torch.float32, "float16": torch.float16}
@@ -151,7 +153,8 @@ class HostCopies:
         self._dtype = dtype
         self._worker = worker
         self._stream: torch.cuda.Stream | None = None
-        self._pinned: list[Tensor] = []
+        # Two of the worker, and one of the thread that asks.
+        self._pinned = [torch.empty(0, dtype=dtype) for _ in range(3)]
 
     def begin(self, batch: EmbeddedBatch) -> Callable[[], list[Array]]:
         """Begin to copy the results of a batch that was launched last.
@@ -161,6 +164,8 @@ class HostCopies:
         """
         if batch.vectors.nbytes <= _SMALL_BYTES:
             return partial(self._copy_small, batch)
+        if batch.vectors.nbytes <= _MODEST_BYTES:
+            return partial(self._copy_modest, batch)
         launched = torch.cuda.Event()  # type: ignore[no-untyped-call]
         launched.record(torch.cuda.current_stream(self._device))
         return self._worker.submit(self._copy, batch, launched).result
@@ -168,6 +173,12 @@ class HostCopies:
     def _copy_small(self, batch: EmbeddedBatch) -> list[Array]:
         flat = by_sentence(batch.vectors, batch.sizes).to(self._dtype).cpu().numpy()
         return array_parts(flat, batch.sizes, batch.vectors.shape)
+
+    @torch.no_grad()
+    def _copy_modest(self, batch: EmbeddedBatch) -> list[Array]:
+        current = torch.cuda.current_stream(self._device)
+        begun = self._begin_part(batch.vectors, batch.sizes, 2, current)
+        return self._end_part(*begun, batch.vectors.shape)
 
     @torch.no_grad()
     def _copy(self, batch: EmbeddedBatch, launched: torch.cuda.Event) -> list[Array]:
@@ -181,7 +192,8 @@ class HostCopies:
         runs = step_runs(batch.sizes, SHARED_BYTES // max(1, batch.row_bytes))
         for number, run in enumerate(runs):
             words = sum(run)
-            begun = self._begin_part(batch.vectors.narrow(-2, start, words), run, number % 2)
+            vectors = batch.vectors.narrow(-2, start, words)
+            begun = self._begin_part(vectors, run, number % 2, self._stream)
             start += words
             if copying is not None:
                 parts += self._end_part(*copying, batch.vectors.shape)
@@ -191,15 +203,15 @@ class HostCopies:
         return parts
 
     def _begin_part(
-        self, vectors: Tensor, sizes: list[int], buffer: int
+        self, vectors: Tensor, sizes: list[int], buffer: int, stream: torch.cuda.Stream
     ) -> tuple[Tensor, list[int], torch.cuda.Event]:
-        """Start to copy the vectors of some sentences to one of the two pinned buffers."""
-        with torch.cuda.stream(self._stream):
+        """Start to copy the vectors of some sentences to one of the pinned buffers."""
+        with torch.cuda.stream(stream):
             flat = by_sentence(vectors, sizes).to(self._dtype)
             target = self._buffer(buffer, flat.numel()).view_as(flat)
             target.copy_(flat, non_blocking=True)
             done = torch.cuda.Event()  # type: ignore[no-untyped-call]
-            done.record(self._stream)
+            done.record(stream)
         return target, sizes, done
 
     def _end_part(
@@ -212,8 +224,6 @@ class HostCopies:
         return array_parts(array, sizes, shape)
 
     def _buffer(self, number: int, values: int) -> Tensor:
-        while len(self._pinned) < 2:
-            self._pinned.append(torch.empty(0, dtype=self._dtype))
         if self._pinned[number].numel() < values:
             self._pinned[number] = torch.empty(values, dtype=self._dtype, pin_memory=True)
         return self._pinned[number][:values]

@@ -317,6 +317,17 @@ def test_large_results_come_to_the_host_as_they_are(on_gpu, layers):
         np.testing.assert_allclose(half, array, rtol=2e-3, atol=1e-3)
 
 
+@pytest.mark.parametrize("modest_bytes", [0, 20 << 20, 1 << 40])
+def test_results_of_any_size_come_to_the_host_as_they_are(monkeypatch, on_gpu, modest_bytes):
+    monkeypatch.setattr("elmo.delivery._MODEST_BYTES", modest_bytes)
+    text = make_sentences(1500)
+    limits = {"batch_size": 400}  # of 50 megabytes to less than 5, the longest sentences first
+    tensors = on_gpu.encode_tokens(text, convert_to_tensor=True, **limits)
+    arrays = on_gpu.encode_tokens(text, **limits)
+    for tensor, array in zip(tensors, arrays, strict=True):
+        np.testing.assert_allclose(array, tensor.cpu().numpy(), rtol=0, atol=1e-4)
+
+
 def test_streams_are_embedded_in_order(on_gpu, sentences, expected):
     assert_close(list(on_gpu.stream_tokens(iter(sentences), batch_tokens=500)), expected)
 
