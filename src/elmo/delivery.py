@@ -153,8 +153,7 @@ class HostCopies:
         self._dtype = dtype
         self._worker = worker
         self._stream: torch.cuda.Stream | None = None
-        # Two of the worker, and one of the thread that asks.
-        self._pinned = [torch.empty(0, dtype=dtype) for _ in range(3)]
+        self._pinned: dict[int, Tensor] = {}  # two of the worker, one of the thread that asks
 
     def begin(self, batch: EmbeddedBatch) -> Callable[[], list[Array]]:
         """Begin to copy the results of a batch that was launched last.
@@ -224,9 +223,11 @@ class HostCopies:
         return array_parts(array, sizes, shape)
 
     def _buffer(self, number: int, values: int) -> Tensor:
-        if self._pinned[number].numel() < values:
-            self._pinned[number] = torch.empty(values, dtype=self._dtype, pin_memory=True)
-        return self._pinned[number][:values]
+        pinned = self._pinned.get(number)
+        if pinned is None or pinned.numel() < values:
+            pinned = torch.empty(values, dtype=self._dtype, pin_memory=True)
+            self._pinned[number] = pinned
+        return pinned[:values]
 
 
 def by_sentence(vectors: Tensor, sizes: Sequence[int]) -> Tensor:
