@@ -140,10 +140,12 @@ void with_rows(int64_t rows, const Work& work) {
 }
 
 // Calls `work` for one panel after another, with a panel and how many from there on, as a constant.
-// Few rows leave registers free: they take several panels at once, for enough independent sums.
+// Few rows leave registers free: they take several panels at once, for enough independent sums, and
+// because a CPU fetches from several places in memory faster than from one.
 template <int R, class Work>
 void with_panels(int64_t first, int64_t end, const Work& work) {
-  constexpr int MANY = R == 1 ? 4 : R == 2 ? 2 : 1;
+  constexpr int REGISTERS_OF_TWO = 2 * VECTORS * (R + 1);  // sums and weights
+  constexpr int MANY = R == 1 ? 4 : REGISTERS_OF_TWO < REGISTERS ? 2 : 1;
   int64_t panel = first;
   for (; panel + MANY <= end; panel += MANY) work(panel, Constant<MANY>{});
   if constexpr (MANY > 1)

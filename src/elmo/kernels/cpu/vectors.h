@@ -15,10 +15,12 @@ namespace {
 
 #if defined(__AVX512F__)
 constexpr int LANES = 16;
-constexpr int MAX_ROWS = 12;  // 24 of 32 registers for sums
+constexpr int REGISTERS = 32;
+constexpr int MAX_ROWS = 12;  // 24 registers for sums
 #else
 constexpr int LANES = 8;
-constexpr int MAX_ROWS = 6;  // 12 of 16 registers for sums
+constexpr int REGISTERS = 16;
+constexpr int MAX_ROWS = 6;  // 12 registers for sums
 #endif
 constexpr int VECTORS = 2;  // of a panel
 constexpr int COLUMNS = VECTORS * LANES;
