@@ -9,7 +9,8 @@ What is different from the plain layers, and why it is fast:
 * words are cropped behind their last character, where all further windows are alike;
 * the input product of the first layer runs once for each distinct word;
 * input products run in slices of a few megabytes, which the allocator reuses: fresh large buffers
-  cost a third of the product in page faults;
+  cost a third of the product in page faults; or, with many rows, in the layer, one unit of cells
+  after another, and are never in memory at all;
 * cells are updated in place, and sigmoid and tanh are made of exp: PyTorch's tanh is slow, and its
   sigmoid rounds differently at the end of a thread's share than inside it.
 
