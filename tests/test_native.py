@@ -84,13 +84,29 @@ NEWER = [
 ]
 
 
-@pytest.fixture(scope="module")
-def newer_library(tmp_path_factory):
-    library = tmp_path_factory.mktemp("emulated") / "kernel.so"
-    flags = [*compiler._FLAGS, "-O2", "-Wno-psabi", f"-I{EMULATION}", "-mavx2", "-mfma", "-mf16c"]
+def build_for_avx2(folder, *flags):
+    library = folder / "kernel.so"
+    flags = [*compiler._FLAGS, "-O2", *flags, "-mavx2", "-mfma", "-mf16c"]
     command = [compiler._compiler(), *flags, str(compiler._SOURCE), "-o", str(library)]
     subprocess.run(command, check=True, capture_output=True)
     return ctypes.CDLL(str(library))
+
+
+@pytest.fixture(scope="module")
+def newer_library(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("emulated")
+    return build_for_avx2(folder, "-Wno-psabi", f"-I{EMULATION}")
+
+
+@pytest.fixture(scope="module")
+def older_library(tmp_path_factory):
+    return build_for_avx2(tmp_path_factory.mktemp("older"))
+
+
+@pytest.fixture
+def older_cpu(older_library, monkeypatch):
+    monkeypatch.setattr(compiler, "_outcome", lambda: (older_library, ""))
+    return older_library
 
 
 @pytest.fixture
@@ -165,6 +181,38 @@ def inputs_before_and_within_a_layer_are_alike(monkeypatch, precision):
             results.append(torch.cat([torch.stack(layers).flatten(), *map(torch.flatten, state)]))
         assert torch.equal(results[0], results[1])
         assert torch.equal(results[0], results[2])
+
+
+OLDER = [Format.FLOAT32, Format.FLOAT16, Format.BFLOAT16, Format.INT8_WORDS]
+
+
+@pytest.mark.parametrize("format", OLDER)
+@pytest.mark.parametrize("rows", [1, 2, 3, 6, 7, 40])
+def test_products_on_an_older_cpu_are_what_float64_says(older_cpu, format, rows):
+    assert older_cpu.elmo_lanes() == 8
+    for inputs in (1, 5, 130, 600):
+        weight, bias, x = random_case(70, inputs, rows)
+        linear = NativeLinear(weight, bias, format)
+        found = linear(x)
+        expected = x.double() @ weight.double().T + bias
+        allowed = ALLOWED[format] * inputs**0.5
+        torch.testing.assert_close(found.double(), expected, rtol=0, atol=allowed)
+        for size in (1, 3, 20):
+            assert torch.equal(torch.cat([linear(part) for part in x.split(size)]), found), size
+
+
+@pytest.mark.parametrize("precision", ["fp32", "fp16", "bf16", "int8"])
+@torch.no_grad()
+def test_layers_on_an_older_cpu_are_close_to_the_plain_ones(older_cpu, monkeypatch, precision):
+    inputs_before_and_within_a_layer_are_alike(monkeypatch, precision)
+    plain = seeded_bilm(ElmoConfig.preset("tiny", dim=40, projection_dim=24))
+    packed = PackedBiLM(plain, precision)
+    assert packed.forward_layers[0].kernel.format in OLDER
+    ids = batch_to_ids([[f"{n}", "word"][: 1 + n % 2] * (1 + n % 5) for n in range(40)])
+    found = packed.run(ids).layers
+    allowed = {"fp32": 1e-5, "fp16": 5e-3, "bf16": 5e-2, "int8": 0.1}[precision]
+    torch.testing.assert_close(found, plain.run(ids).layers, rtol=0, atol=allowed)
+    assert torch.equal(packed.run(ids[7:10]).layers, found[:, 7:10])
 
 
 # --- products -------------------------------------------------------------------------------------
