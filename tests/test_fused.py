@@ -2,6 +2,7 @@
 
 import copy
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -311,7 +312,7 @@ def test_a_few_sentences_are_read_as_in_a_batch_of_their_own(tiny_bilm, lengths,
 def test_rows_that_have_ended_stay_as_they_are_without_kernels(clipping_bilm):
     fused = fuse(clipping_bilm, compiled=False)
     lengths, vectors = [3, 1, 4], torch.randn(12, 16, generator=torch.Generator().manual_seed(0))
-    places = torch.from_numpy(padded_places(lengths, rows=3, steps=4))
+    places = torch.from_numpy(padded_places(np.asarray(lengths), steps=4))
     start = clipping_bilm.run(batch_to_ids([["a"], ["b", "c"], ["d"]])).state
     outputs, *end = fused._read_padded(vectors, places, torch.tensor(lengths), start, 2)
     expected, other = clipping_bilm.contextualize(vectors, torch.arange(8), lengths, start)
@@ -356,7 +357,8 @@ def test_packing_on_a_device_is_packing(lengths):
 @given(lengths=st.lists(st.integers(1, 6), max_size=6), more=st.integers(0, 2))
 def test_sentences_side_by_side_are_read_in_both_directions(lengths, more):
     rows, steps = len(lengths) + more, max(lengths, default=0) + more
-    forward, backward = padded_places(lengths, rows, steps).reshape(2, steps, rows)
+    sizes = np.asarray([*lengths, *[0] * more], dtype=np.int64)
+    forward, backward = padded_places(sizes, steps).reshape(2, steps, rows)
     start = 0
     for row, length in enumerate(lengths):
         words = list(range(start, start + length))

@@ -74,20 +74,17 @@ def pack_on(device: torch.device, lengths: Sequence[int]) -> Packing:
     )
 
 
-def padded_places(lengths: Sequence[int], rows: int, steps: int) -> npt.NDArray[np.int64]:
+def padded_places(sizes: npt.NDArray[np.int64], steps: int) -> npt.NDArray[np.int64]:
     """Lay sentences out side by side, all as long as the longest may be.
 
     Args:
-        lengths: Words of each sentence, at most `steps`.
-        rows: Sentences with those that are not there, which have no words.
+        sizes: Words of each sentence, at most `steps`, `(rows,)`; 0 for those that are not there.
         steps: Time steps.
 
     Returns:
         Which word stands at each place of each time step, reading forwards and backwards,
         `(2, steps * rows)`; 0 where there is none.
     """
-    sizes = np.zeros(rows, dtype=np.int64)
-    sizes[: len(lengths)] = lengths
     starts = np.cumsum(sizes) - sizes
     step = np.arange(steps)[:, None]
     both = np.stack([starts + step, starts + sizes - 1 - step])

@@ -35,7 +35,7 @@ from elmo.checkpoint import Checkpoint
 from elmo.config import ElmoConfig
 from elmo.devices import send
 from elmo.errors import ConfigError, WeightsError
-from elmo.fused_layer import Buffers, FusedLayer, ProductRoom
+from elmo.fused_layer import Buffers, FusedLayer, ProductRoom, product_bytes
 from elmo.fused_words import FusedCharacterEncoder
 from elmo.kernels.gpu import next_power_of_2, triton_ready
 from elmo.kernels.inference_graphs import GraphCache, Tensors
@@ -224,9 +224,9 @@ class FusedBiLM(BiLMBase):
         rows = next_power_of_2(len(lengths))
         steps = math.ceil(longest / _GRAPH_STEPS) * _GRAPH_STEPS
         weights = 2 * self.config.dim * 5 * self.config.projection_dim
-        product_bytes = 2 * 4 * self.config.dim * self._dtype.itemsize
         pays = rows * weights <= _GRAPH_PRODUCTS[self.precision]
-        fits = rows * steps * product_bytes * _GRAPH_ROOM <= self._room.table
+        needed = rows * steps * product_bytes(self.config, self._dtype)
+        fits = needed * _GRAPH_ROOM <= self._room.table
         return (rows, steps) if pays and fits else None
 
     def _read_recorded(
@@ -243,7 +243,7 @@ class FusedBiLM(BiLMBase):
         rows, steps = shape
         n, n_missing = len(tokens), rows - len(lengths)
         sizes = np.asarray([*lengths, *[0] * n_missing], dtype=np.int64)
-        layout = np.concatenate([padded_places(lengths, rows, steps).ravel(), sizes])
+        layout = np.concatenate([padded_places(sizes, steps).ravel(), sizes])
         places, on_sizes = torch.split(send(layout, self.device), [2 * rows * steps, rows])
         by_place = vectors[functional.pad(tokens, (0, rows * steps - n))]
         before = (functional.pad(part, (0, 0, 0, n_missing)) for part in start)

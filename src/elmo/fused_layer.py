@@ -203,6 +203,11 @@ class FusedLayer:
         torch.addmm(bias, inputs, weight.T, out=products)
 
 
+def product_bytes(config: ElmoConfig, dtype: torch.dtype) -> int:
+    """Give the size of the input products of one place, both directions together."""
+    return 2 * 4 * config.dim * dtype.itemsize
+
+
 class ProductRoom(NamedTuple):
     """Bytes that input products may take."""
 
@@ -266,8 +271,7 @@ class Buffers:
         self._dtype = dtype
         self.room = room
         rows, n = batch_sizes[0], sum(batch_sizes)
-        self.product_bytes = 2 * 4 * config.dim * dtype.itemsize
-        """Size of the input products of one place, both directions together."""
+        self.product_bytes = product_bytes(config, dtype)
         self.product_rows = min(n, max(rows, room.slice // self.product_bytes))
         """Places whose input products are kept at a time."""
         self._device = device

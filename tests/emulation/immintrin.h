@@ -73,13 +73,6 @@ inline __m512 half_to_float(__m256i halves) {
   return result.as<__m512>();
 }
 
-inline __m256i float_to_half(__m512 floats) {
-  const auto values = Register::of(floats);
-  alignas(32) uint16_t halves[16];
-  for (int n = 0; n < 16; ++n) halves[n] = _cvtss_sh(values.get<float>(n), 0);
-  return _mm256_load_si256((const __m256i*)halves);
-}
-
 inline __m512i words_to_ints(__m256i words) {
   Register result;
   uint16_t values[16];
@@ -235,7 +228,6 @@ inline void add_byte_tiles(int to, int a, int b) {
 #define _mm512_loadu_si512 emulated::load
 #define _mm512_set1_epi32 emulated::spread
 #define _mm512_cvtph_ps emulated::half_to_float
-#define _mm512_cvtps_ph(floats, rounding) emulated::float_to_half(floats)
 #define _mm512_cvtepu16_epi32 emulated::words_to_ints
 #define _mm512_cvtepi8_epi16 emulated::bytes_to_words
 #define _mm512_min_ps emulated::smaller
