@@ -25,6 +25,7 @@ from tqdm.auto import tqdm
 from elmo.devices import find_device
 from elmo.errors import ConfigError, DivergedError, OutputExistsError
 from elmo.records import from_dict, to_json_values
+from elmo.signals import stop_signals
 from elmo.tasks.assembly import Assembly, assemble
 from elmo.tasks.base import Task
 from elmo.tasks.batches import chosen_share, shuffled_batches
@@ -38,7 +39,6 @@ from elmo.tasks.recipe import Recipe
 from elmo.tasks.settings import TaskSettings
 from elmo.training.array_files import write_text
 from elmo.training.metrics import CURVE_FILE, METRICS_FILE, MetricsFile, read_metrics
-from elmo.training.waiting import stop_signals
 
 RUN_FILE, RESULT_FILE = "run.json", "result.json"
 _ROUND_STEPS = 40

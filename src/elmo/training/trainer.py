@@ -26,6 +26,7 @@ from elmo.errors import (
 )
 from elmo.kernels.gpu import reason_against_triton
 from elmo.models import open_model
+from elmo.signals import stop_signals
 from elmo.training.gradients import Gradients
 from elmo.training.heldout import heldout_streams
 from elmo.training.language_model import measure
@@ -45,7 +46,7 @@ from elmo.training.snapshots import (
 )
 from elmo.training.streams import Batch, Position, Streams
 from elmo.training.train_settings import TrainSettings
-from elmo.training.waiting import prepared_ahead, stop_signals
+from elmo.training.waiting import prepared_ahead
 
 RUN_FILE = "run.json"
 BEST, LAST = "best", "last"

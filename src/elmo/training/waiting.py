@@ -1,13 +1,12 @@
-"""What happens beside the loop: the next batch is prepared, signals are noticed."""
+"""What happens beside the loop: the next batches are prepared."""
 
 from __future__ import annotations
 
-import signal
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import TypeVar
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -37,26 +36,3 @@ def prepared_ahead(
             yield give()
         finally:
             pool.shutdown(cancel_futures=True)
-
-
-@contextmanager
-def stop_signals() -> Iterator[list[int]]:
-    """Collect Ctrl-C and polite kills, so that the step in progress is finished and saved."""
-    seen: list[int] = []
-
-    def note(number: int, _: Any) -> None:
-        if seen:  # a second one: the user is in a hurry
-            raise KeyboardInterrupt
-        seen.append(number)
-
-    numbers = (signal.SIGINT, signal.SIGTERM)
-    try:
-        before = [signal.signal(number, note) for number in numbers]
-    except ValueError:  # not the main thread: whoever runs us there handles signals
-        yield seen
-        return
-    try:
-        yield seen
-    finally:
-        for number, handler in zip(numbers, before, strict=True):
-            signal.signal(number, handler)

@@ -16,6 +16,7 @@ from multiprocessing.connection import wait
 from typing import Protocol, TypeVar
 
 from elmo.errors import OutputError
+from elmo.signals import interrupts_later
 
 Job = TypeVar("Job")
 Result = TypeVar("Result")
@@ -55,14 +56,22 @@ def workers(count: int) -> Iterator[Mapper]:
         count, mp_context=multiprocessing.get_context("spawn"), initializer=_begin_worker
     )
 
+    # Interrupted inside of the pool, `submit` and `result` would leave locks held that its threads
+    # need, and the end of the pool would be waited for in vain.
     def in_parallel(function: Callable[[Job], Result], jobs: Iterable[Job]) -> Iterator[Result]:
         waiting: deque[Future[Result]] = deque()
+
+        def next_result() -> Result:
+            with interrupts_later():
+                return waiting.popleft().result()
+
         for job in jobs:
-            waiting.append(pool.submit(function, job))
+            with interrupts_later():
+                waiting.append(pool.submit(function, job))
             if len(waiting) >= count * _JOBS_AHEAD:
-                yield waiting.popleft().result()
+                yield next_result()
         while waiting:
-            yield waiting.popleft().result()
+            yield next_result()
 
     try:
         yield in_parallel
