@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
+from itertools import islice
 
 import h5py
 import numpy as np
@@ -157,16 +158,14 @@ def test_a_resumed_run_equals_an_uninterrupted_one(
     text = write_text(tmp_path)
     settings = EmbedSettings(state=state, format=format, batch_tokens=8, batch_size=2)
     embed_file(model, text, tmp_path / "whole", settings)
-    calls = iter(range(windows))
-    plain = ELMo.encode_tokens
+    plain = ELMo.stream_windows
 
-    def encode_or_stop(self, *args, **kwargs):
-        if next(calls, None) is None:
-            raise Stop
-        return plain(self, *args, **kwargs)
+    def stream_and_stop(self, *args, **kwargs):
+        yield from islice(plain(self, *args, **kwargs), windows)
+        raise Stop
 
     with monkeypatch.context() as patch:
-        patch.setattr(ELMo, "encode_tokens", encode_or_stop)
+        patch.setattr(ELMo, "stream_windows", stream_and_stop)
         with pytest.raises(Stop):
             embed_file(model, text, tmp_path / "parts", settings)
     report = embed_file(model, text, tmp_path / "parts", replace(settings, resume=True))

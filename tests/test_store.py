@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors import safe_open
 
-from elmo import store
+from elmo import journaled_file, store
 from elmo.errors import (
     ConfigError,
     ElmoWarning,
@@ -256,17 +256,12 @@ def test_a_torn_working_folder_loses_only_what_was_torn(tmp_path_factory, format
     assert_holds(path, format, ALL_LAYERS, vectors)
 
 
-def test_what_a_killed_process_wrote_of_its_last_list_is_written_anew(tmp_path):
+def test_an_hdf5_output_that_was_killed_before_its_file_was_begun_is_resumed(tmp_path):
     path = tmp_path / "out"
-    vectors = vectors_of(SENTENCES, ALL_LAYERS)
-    open_writer(path, "hdf5", ALL_LAYERS).append(SENTENCES[:2], vectors[:2])
-    with h5py.File(path, "r+") as file:  # written, but not counted yet
-        file["2"] = np.zeros((3, 5, 4), np.float32)
-    writer = open_writer(path, "hdf5", ALL_LAYERS, resume=True)
-    assert writer.n_written == 2
-    writer.append(SENTENCES[2:], vectors[2:])
-    writer.finish()
-    assert_holds(path, "hdf5", ALL_LAYERS, vectors)
+    writer = open_writer(path, "hdf5", ALL_LAYERS)
+    path.unlink()
+    (writer.work / "journal").unlink()
+    assert_holds(path, "hdf5", ALL_LAYERS, write(path, "hdf5", ALL_LAYERS, resume=True))
 
 
 def test_an_hdf5_file_is_complete_and_readable_after_every_list(tmp_path):
@@ -408,7 +403,7 @@ def test_a_file_that_stays_open_elsewhere_is_told_and_not_called_damaged(tmp_pat
     path = tmp_path / "out.h5"
     writer = open_writer(path, "hdf5", ALL_LAYERS)
     writer.append(SENTENCES[:2], vectors_of(SENTENCES, ALL_LAYERS)[:2])
-    monkeypatch.setattr(store, "_PATIENCE", 0.2)
+    monkeypatch.setattr(journaled_file, "_PATIENCE", 0.2)
     reader = reader_of(path)
     with pytest.raises(OutputError, match=r"open elsewhere .* --resume"):
         open_writer(path, "hdf5", ALL_LAYERS, resume=True)

@@ -69,8 +69,13 @@ def embed_file(
     started, cut_before = time.monotonic(), model.n_cut_words
     with TextFile(source, settings.encoding) as file:
         sentences = read_sentences(file, get_tokenizer(settings.tokenizer))
-        windows = model.windows(
-            sentences, settings.state, settings.batch_size, settings.batch_tokens
+        windows = model.stream_windows(
+            sentences,
+            layers=settings.layers,
+            state=settings.state,
+            batch_size=settings.batch_size,
+            batch_tokens=settings.batch_tokens,
+            dtype=settings.dtype,
         )
         writer = open_writer(
             output,
@@ -85,8 +90,9 @@ def embed_file(
         _restore_state(model, writer, settings)
         n_words = 0
         with _progress_bar(file, show_progress) as bar:
-            for window in windows:
-                _embed_window(model, writer, window, settings)
+            for window, vectors in windows:
+                _keep_state(model, writer, settings, len(window))
+                writer.append(window, vectors)
                 n_words += sum(map(len, window))
                 _advance(bar, file, n_words, time.monotonic() - started)
     writer.finish()
@@ -123,22 +129,13 @@ def vector_info(model: ELMo, settings: EmbedSettings) -> VectorInfo:
     )
 
 
-def _embed_window(
-    model: ELMo, writer: VectorWriter, window: list[Words], settings: EmbedSettings
+def _keep_state(
+    model: ELMo, writer: VectorWriter, settings: EmbedSettings, n_sentences: int
 ) -> None:
-    vectors = model.encode_tokens(
-        window,
-        layers=settings.layers,
-        state=settings.state,
-        batch_size=settings.batch_size,
-        batch_tokens=settings.batch_tokens,
-        show_progress_bar=False,
-        dtype=settings.dtype,
-    )
+    """Keep what is carried behind so many sentences that are written next."""
     if settings.state == "carry" and model.carried_state is not None:
         state = {name: part.cpu().numpy() for name, part in model.carried_state._asdict().items()}
-        writer.keep_state(state, writer.n_written + len(window))
-    writer.append(window, vectors)
+        writer.keep_state(state, writer.n_written + n_sentences)
 
 
 def _skip_written(sentences: Iterator[Words], writer: VectorWriter) -> None:
