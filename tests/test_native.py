@@ -86,7 +86,7 @@ NEWER = [
 
 def build_for_avx2(folder, *flags):
     library = folder / "kernel.so"
-    flags = [*compiler._FLAGS, "-O2", *flags, "-mavx2", "-mfma", "-mf16c"]
+    flags = [*compiler._FLAGS, "-pthread", "-O2", *flags, "-mavx2", "-mfma", "-mf16c"]
     command = [compiler._compiler(), *flags, str(compiler._SOURCE), "-o", str(library)]
     subprocess.run(command, check=True, capture_output=True)
     return ctypes.CDLL(str(library))
@@ -648,17 +648,17 @@ def test_whichever_source_changes_the_kernel_is_built_anew(tmp_path, monkeypatch
     quick.chmod(0o755)
     monkeypatch.setenv("CXX", str(quick))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setattr(compiler, "_SOURCE", sources / compiler._SOURCE.name)
-    first = compiler._built([])
+    source = sources / compiler._SOURCE.name
+    first = compiler._built(source, [])
     libraries = {first}
     for path in sources.iterdir():
         before = path.read_bytes()
         path.write_bytes(before + b"// changed\n")
-        libraries.add(compiler._built([]))
+        libraries.add(compiler._built(source, []))
         path.write_bytes(before)
-        assert compiler._built([]) == first
+        assert compiler._built(source, []) == first
     (sources / "new.h").touch()
-    libraries.add(compiler._built([]))
+    libraries.add(compiler._built(source, []))
     assert len(libraries) == len(list(sources.iterdir())) + 1
     assert libraries == set(first.parent.iterdir())
 
@@ -718,7 +718,7 @@ def test_the_kernel_is_compiled_without_a_warning(tmp_path):
         done = subprocess.run(
             [
                 compiler._compiler(),
-                *(*compiler._FLAGS, "-O0", *flags, "-Wall", "-Wextra"),
+                *(*compiler._FLAGS, "-pthread", "-O0", *flags, "-Wall", "-Wextra"),
                 # Some versions of GCC's own headers trip over these.
                 *("-Wno-maybe-uninitialized", "-Wno-uninitialized"),
                 *(str(compiler._SOURCE), "-o", str(tmp_path / "kernel.so")),

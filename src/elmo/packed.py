@@ -39,9 +39,11 @@ from elmo.settings import Precision
 
 _SLICE_BYTES = 16 << 20
 """Size of a buffer for input products. glibc keeps freed blocks below 32 MB."""
-_WIDE_ROWS = 32
+_WIDE_ROWS, _WIDE_ROWS_OF_LARGE = 32, 48
 """With so many rows in a time step, the native kernel multiplies inputs as it goes: that reads the
 weight again for each step, but no products have to be written and read."""
+_LARGE_LAYER = 48 << 20
+"""Bytes of weights from which a layer is large: they come from memory for each step."""
 _TABLE_BYTES = 96 << 20
 """Up to this size, the first layer's input products of all distinct words are kept together."""
 
@@ -311,6 +313,9 @@ class NativeLSTM(PackedLayer):
         assert self._input.bias is not None
         assert isinstance(self._recurrent, NativeLinear)
         assert self._projection is None or isinstance(self._projection, NativeLinear)
+        products = (self._input, self._recurrent, self._projection)
+        n_bytes = sum(product.matrix.n_bytes for product in products if product is not None)
+        self._is_large = n_bytes >= _LARGE_LAYER
         self.kernel = LSTMKernel(
             self._input.matrix,
             self._input.bias,
@@ -343,7 +348,8 @@ class NativeLSTM(PackedLayer):
         """Give the inputs of some time steps at a time, multiplied or not, as is fastest."""
         start, n_wide = 0, 0
         if not self._keeps_all_products(inputs, index):
-            n_wide = sum(size >= _WIDE_ROWS for size in batch_sizes)  # the first ones
+            wide = _WIDE_ROWS_OF_LARGE if self._is_large else _WIDE_ROWS
+            n_wide = sum(size >= wide for size in batch_sizes)  # the first ones
         if n_wide:
             start = sum(batch_sizes[:n_wide])
             places = None if index is None else index[:start]

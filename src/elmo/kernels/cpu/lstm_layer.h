@@ -75,6 +75,14 @@ void update_cells(const Layer& layer, const Steps& steps, const float* gates, in
 // there, and few enough to turn back at the end of the weights while their last part is in the cache.
 constexpr int64_t ROW_UNITS = 6;
 
+// Units whose cells wait to be projected together by the thread that made them: with fewer, sums are
+// taken from memory and put back for little.
+constexpr int64_t STRETCH = 24;
+
+// Rows of digits up to which threads project their own cells: with more of them, a sweep of the
+// projection of its own is faster.
+constexpr int64_t FEW_DIGITS = 4;
+
 // What the threads of a layer share.
 template <class F>
 struct Exchange {
@@ -83,14 +91,14 @@ struct Exchange {
         // Both round the number of cells up, each in its own way.
         cells(std::max(layer.projection.groups, layer.cells / F::GROUP), rows, room),
         projected(room.take<float>(rows * stride)),
-        sums(room.take<int32_t>(ANY_ORDER<F> ? threads * MAX_ROWS * stride : 0)) {
+        sums(room.take<int32_t>(ANY_ORDER<F> ? threads * FEW_DIGITS * stride : 0)) {
     const float scale = F::cell_scale(layer.cells);
     if (F::ROUNDS)
       for (int64_t r = 0; r < rows; ++r) cells.scales[r] = r % F::DIGITS ? scale / FINER : scale;
   }
 
   // What the cells of one thread add to the outputs: (rows, stride).
-  int32_t* sums_of(int64_t thread) const { return sums + thread * MAX_ROWS * stride; }
+  int32_t* sums_of(int64_t thread) const { return sums + thread * FEW_DIGITS * stride; }
 
   const int64_t rows;  // of digits
   const int64_t stride;
@@ -100,6 +108,16 @@ struct Exchange {
  private:
   int32_t* const sums;
 };
+
+// Calls `work` for one part of a range after another: its first element, how many, whether it is the
+// first part.
+template <class Work>
+void for_parts(int64_t first, int64_t end, int64_t most, bool backwards, const Work& work) {
+  for (int64_t done = 0; done < end - first; done += most) {
+    const int64_t some = std::min(most, end - first - done);
+    work(backwards ? end - done - some : first + done, some, done == 0);
+  }
+}
 
 // What one thread has at hand while a layer runs.
 template <class F>
@@ -142,22 +160,23 @@ class LayerThread {
   // the second-level cache when it turns back; a separate sweep of the projection would drive that
   // out. Sums are added up in an order that depends on the threads.
   bool projects_own_cells(int64_t rows) const {
-    return ANY_ORDER<F> && layer_.projection.weights && rows * F::DIGITS <= MAX_ROWS;
+    return ANY_ORDER<F> && layer_.projection.weights && rows * F::DIGITS <= FEW_DIGITS;
   }
 
   // With few rows, every other step goes through the weights backwards: what was read last is still
   // in the cache.
   void update(int64_t rows, int64_t place, int64_t t) {
     const bool backwards = t % 2 && rows <= MAX_ROWS;
-    const int64_t some = std::max<int64_t>(1, ROW_UNITS / rows);
-    for (int64_t done = 0; done < end_unit_ - first_unit_; done += some) {
-      const int64_t units = std::min(some, end_unit_ - first_unit_ - done);
-      const int64_t unit = backwards ? end_unit_ - done - units : first_unit_ + done;
-      make_gates(rows, place, unit, units);
-      update_cells<F>(layer_, steps_, gates_, rows, unit, units, shared_.cells);
+    const int64_t few = std::max<int64_t>(1, ROW_UNITS / rows);
+    const auto stretch = [&](int64_t first, int64_t units, bool begins) {
+      for_parts(first, first + units, few, backwards, [&](int64_t unit, int64_t some, bool) {
+        make_gates(rows, place, unit, some);
+        update_cells<F>(layer_, steps_, gates_, rows, unit, some, shared_.cells);
+      });
       if constexpr (ANY_ORDER<F>)
-        if (projects_own_cells(rows)) add_products_of_cells(rows, unit, units, done == 0);
-    }
+        if (projects_own_cells(rows)) add_products_of_cells(rows, first, units, begins);
+    };
+    for_parts(first_unit_, end_unit_, STRETCH, backwards, stretch);
   }
 
   void make_gates(int64_t rows, int64_t place, int64_t unit, int64_t units) {
