@@ -3,11 +3,13 @@
     python benchmarks/embed_gpu.py
     python benchmarks/embed_gpu.py --sizes original --precision bf16 --profile
     python benchmarks/embed_gpu.py --quick --device cpu
+    python benchmarks/embed_gpu.py --host-alone            # needs no GPU
 
 `elmo bench --device cuda` compares with AllenNLP round by round and is the record; this looks
 inside. The corpus is that of `elmo bench`: 100,000 sentences, about two million words, every layer
 of every word. *Host alone* is the same call with a model that computes nothing: no GPU can make it
-faster than that.
+faster than that. With `--host-alone` nothing else is measured, on PyTorch's device `meta`, whose
+tensors have a shape and nothing in them.
 """
 
 from __future__ import annotations
@@ -33,10 +35,11 @@ from elmo.benchmark.peers import PEER, AllenNLP, MissingPeerError
 from elmo.benchmark.systems import Sentences, in_sorted_order, wait_for
 from elmo.benchmark.tables import NOTHING, text_table
 from elmo.benchmark.weights import Subject, published_folder, subject_of_size
-from elmo.bilm import BiLMBase, State
-from elmo.config import Preset
+from elmo.bilm import BiLMBase, State, random_bilm, zero_state
+from elmo.config import ElmoConfig, Preset
 from elmo.devices import find_device
 from elmo.embedder import ELMo
+from elmo.pipeline import Pipeline
 from elmo.settings import Precision
 
 LATENCY_WORDS = 20
@@ -180,6 +183,27 @@ def _host_seconds(model: ELMo, run: Callable[[], Any], rounds: int) -> float:
     finally:
         pipeline.model = real
         pipeline.words.clear()
+
+
+def measure_host(size: Preset, choices: argparse.Namespace) -> list[float]:
+    """Give the seconds of rounds in which a host does its work for a GPU that is not there."""
+    nowhere = torch.device("meta")
+    model = ELMo(random_bilm(ElmoConfig.preset(size)), device="cpu")
+    pipeline = model._pipeline
+    stand_in = Nothing(pipeline.model)
+    stand_in.boundaries = stand_in.boundaries.to(nowhere)
+    start = zero_state(model.config, 1, torch.empty(0, device=nowhere))
+    model._pipeline = Pipeline(stand_in, pipeline.ids)  # type: ignore[arg-type]
+    model._pipeline._starts["zero"] = start
+    sentences = make_sentences(choices.sentences)
+    seconds = []
+    for _ in range(1 + choices.rounds):
+        model._pipeline.words.clear()
+        begin = time.perf_counter()
+        vectors = model.encode_tokens(sentences, layers=choices.layers, convert_to_tensor=True)
+        seconds.append(time.perf_counter() - begin)
+        del vectors
+    return seconds[1:]
 
 
 def _latencies(
@@ -336,6 +360,12 @@ def _scaling_table(what: str, sizes: Sequence[int], rows: Sequence[Row], name: s
 def main() -> None:
     """Measure, print the tables, and write the JSON if asked."""
     choices = _arguments()
+    if choices.host_alone:
+        for size in choices.sizes:
+            seconds = statistics.median(measure_host(size, choices))
+            speed = count_words(make_sentences(choices.sentences)) / seconds
+            print(f"{size}: the host alone {1000 * seconds:.0f} ms, {speed:,.0f} words/s")
+        return
     device = find_device(choices.device)
     subjects = [subject_of_size(size, choices.data) for size in choices.sizes]
     rows: list[Row] = []
@@ -367,6 +397,7 @@ def _arguments() -> argparse.Namespace:
     add("--device", default="cuda", help="where to compute (cuda)")
     add("--data", type=Path, help="folder for random weights (the user's cache folder)")
     add("--skip-peers", action="store_true", help="measure ours alone")
+    add("--host-alone", action="store_true", help="only the host's work, without a GPU")
     add("--profile", action="store_true", help="print which kernels take the time")
     add("--json", type=Path, metavar="FILE", help="write everything that was measured there")
     add("--quick", action="store_true", help="does it run? a tiny model, little text")

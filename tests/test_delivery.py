@@ -6,12 +6,14 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from elmo import delivery
 from elmo.delivery import (
     EmbeddedBatch,
     array_parts,
     by_sentence,
     deliver_arrays,
     deliver_tensors,
+    deliver_windows,
     own_parts,
     shared_parts,
 )
@@ -56,3 +58,76 @@ def test_every_batch_is_delivered_once_in_its_order(deliver, dtype):
         for part, own in zip(parts, own_parts(batch), strict=True):
             assert str(part.dtype).removeprefix("torch.") == dtype
             assert np.array_equal(np.asarray(part, dtype=np.float32), own.numpy())
+
+
+# --- a GPU's results, which come later ------------------------------------------------------------
+
+
+class Copies:
+    """In the place of copies from a GPU: notes what was begun and what has arrived."""
+
+    def __init__(self, events):
+        self.events = events
+
+    def begin(self, batch):
+        self.events.append(("begun", batch.numbers))
+
+        def arrive():
+            self.events.append(("arrived", batch.numbers))
+            return [np.full(1, number) for number in batch.numbers]
+
+        return arrive
+
+
+@pytest.fixture
+def copies(monkeypatch):
+    events = []
+    monkeypatch.setattr(delivery, "HostCopies", lambda *_: Copies(events))
+    return events
+
+
+def elsewhere(*numbers):
+    """A batch of sentences of one word each that is on no CPU."""
+    return EmbeddedBatch(list(numbers), [1] * len(numbers), torch.empty(1, 2, device="meta"))
+
+
+def test_more_batches_are_begun_before_the_first_one_is_waited_for(copies):
+    delivered = deliver_arrays(iter([elsewhere(k) for k in range(5)]))
+    next(delivered)
+    assert copies == [("begun", [0]), ("begun", [1]), ("begun", [2]), ("arrived", [0])]
+    assert [batch.numbers for batch, _ in delivered] == [[1], [2], [3], [4]]
+
+
+def test_what_was_begun_before_a_failure_is_delivered(copies):
+    def batches():
+        yield elsewhere(0)
+        yield elsewhere(1)
+        raise ValueError("a line that is no text")
+
+    delivered = deliver_arrays(batches())
+    assert next(delivered)[0].numbers == [0]
+    assert next(delivered)[0].numbers == [1]
+    with pytest.raises(ValueError, match="no text"):
+        next(delivered)
+
+
+def test_windows_come_whole_and_in_order_while_the_next_one_is_begun(copies):
+    windows = [[["a"], ["b"], ["c"]], [["d"]], [["e"], ["f"]]]
+    planned = {"a": [elsewhere(2, 0), elsewhere(1)], "d": [elsewhere(0)], "e": [elsewhere(1, 0)]}
+    delivered = deliver_windows(windows, lambda window: planned[window[0][0]])
+    window, arrays = next(delivered)
+    assert window == windows[0]
+    assert [array.tolist() for array in arrays] == [[0], [1], [2]]
+    assert ("begun", [0]) in copies  # the second window's
+    assert [window for window, _ in delivered] == windows[1:]
+
+
+def test_windows_before_a_failure_are_delivered(copies):
+    def windows():
+        yield [["a"]]
+        raise ValueError("a line that is no text")
+
+    delivered = deliver_windows(windows(), lambda window: [elsewhere(0)])
+    assert next(delivered)[0] == [["a"]]
+    with pytest.raises(ValueError, match="no text"):
+        next(delivered)

@@ -6,8 +6,16 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from elmo import TokenFile
-from elmo.device_words import DeviceWordVectors, SentencesReadAhead, _renumber
+from elmo import TokenFile, device_words
+from elmo.device_words import (
+    DeviceWordVectors,
+    SentencesReadAhead,
+    _renumber,
+    _renumber_runs,
+    renumber_in_numpy,
+    sizes_of,
+    take,
+)
 from elmo.errors import InputError
 from elmo.word_vectors import write_token_file
 
@@ -99,6 +107,51 @@ def test_a_failure_leaves_no_word_without_its_vector():
     assert torch.equal(vectors.lookup(["b", "a"]), Counter()(["b", "a"]))
 
 
+@pytest.mark.parametrize("capacity", [2, 3, 10])
+def test_a_failure_at_any_step_leaves_every_word_with_its_own_vector(monkeypatch, capacity):
+    """The memory of a GPU may be at its end whenever something is sent there."""
+    for steps in range(10):
+        vectors = remember(Counter(), capacity)
+        vectors.read([["a", "b", "cc"]])
+        left = iter(range(steps))
+
+        def send_or_fail(array, device, left=left):
+            if next(left, None) is None:
+                raise torch.OutOfMemoryError("no memory")
+            return torch.from_numpy(array)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(device_words, "send", send_or_fail)
+            try:
+                vectors.read([["cc", "d", "eeee"]])
+                failed = False
+            except torch.OutOfMemoryError:
+                failed = True
+        for words in (["d", "a"], ["eeee", "b", "cc"], ["a", "d"]):
+            assert torch.equal(vectors.lookup(words), Counter()(words))
+        if not failed:
+            break
+    assert 1 < steps < 9
+
+
+def test_a_failure_between_finding_and_reading_leaves_no_word_without_its_vector(monkeypatch):
+    vectors = remember(Counter(), 10)
+    vectors.read([["a"]])
+
+    def fail(*_):
+        raise MemoryError
+
+    for step in ("_renumber", "_are_cut"):
+        with monkeypatch.context() as patch:
+            owner = device_words if step == "_renumber" else vectors
+            patch.setattr(owner, step, fail)
+            with pytest.raises(MemoryError):
+                vectors.read([["a", "b", "cc"]])
+        words = ["cc", "a", "d", "b"]
+        assert torch.equal(vectors.lookup(words), Counter()(words))
+        vectors.clear()
+
+
 def test_words_on_file_are_read_and_the_others_computed(tmp_path):
     write_token_file(tmp_path / "tokens.h5", ["a", "b"], Counter(), "f")
     counter = Counter()
@@ -117,6 +170,59 @@ def test_renumbering_is_that_of_numpy(numbers, limit):
     assert np.array_equal(places, inverse)
 
 
+@given(
+    numbers=st.lists(st.integers(0, 19), min_size=1, max_size=30),
+    limit=st.sampled_from([20, 10_000]),
+    data=st.data(),
+)
+def test_runs_are_renumbered_in_the_same_way_everywhere(numbers, limit, data):
+    starts = data.draw(st.lists(st.integers(0, len(numbers) - 1), max_size=6))
+    sizes = [data.draw(st.integers(0, len(numbers) - start)) for start in starts]
+    arrays = [np.array(part, dtype=np.int64) for part in (numbers, starts, sizes)]
+    chosen = [n for a, k in zip(starts, sizes, strict=True) for n in numbers[a : a + k]]
+    expected, inverse = np.unique(np.array(chosen, dtype=np.int64), return_inverse=True)
+    for renumber in (_renumber_runs, renumber_in_numpy):
+        distinct, places = renumber(*arrays, limit)
+        assert np.array_equal(distinct, expected)
+        assert np.array_equal(places, inverse)
+
+
+@pytest.mark.parametrize(
+    ("numbers", "starts", "sizes"),
+    [([3, 20], [0], [2]), ([-30, 3], [0], [2]), ([3], [1], [1]), ([3], [0], [3])],
+)
+def test_what_is_out_of_bounds_is_refused_everywhere(numbers, starts, sizes):
+    arrays = [np.array(part, dtype=np.int64) for part in (numbers, starts, sizes)]
+    for renumber in (_renumber_runs, renumber_in_numpy):
+        with pytest.raises(IndexError):
+            renumber(*arrays, 8)
+
+
+@pytest.mark.parametrize("built", [True, False], ids=["built", "in Python"])
+@settings(max_examples=60)
+@given(batches=st.lists(batches_of_words(), max_size=5))
+def test_words_get_the_numbers_of_the_reference(built, batches):
+    with pytest.MonkeyPatch.context() as patch:
+        if not built:
+            patch.setattr(device_words, "find_words", lambda *_: None)
+        slots, reference = device_words._Slots(7), device_words._Slots(7)
+        for sentences in batches:
+            assert np.array_equal(slots.find(sentences), reference.find_in_python(sentences))
+            assert list(slots.items()) == list(reference.items())
+            assert slots.take_new() == reference.take_new()
+
+
+class Word(str):
+    """As those of NumPy: a word, but not a plain string."""
+
+
+@pytest.mark.parametrize("sentences", [[["a", Word("b")], ["b"]], [("a", "b"), ["b"]]])
+def test_unusual_words_and_lists_are_looked_up_as_the_usual_ones(sentences):
+    slots = device_words._Slots(7)
+    assert slots.find(sentences).tolist() == [7, 8, 8]
+    assert slots.take_new() == ["a", "b"]
+
+
 # --- a whole call ahead ---------------------------------------------------------------------------
 
 
@@ -131,7 +237,7 @@ def test_words_read_ahead_are_those_of_the_sentences(sentences, before, capacity
     vectors = remember(Counter(), capacity)
     vectors.read(before)
     ahead = vectors.read_ahead(sentences)
-    assert list(ahead) == sentences
+    assert sizes_of(ahead) == sizes_of(sentences)
     fits = len({word for sentence in sentences for word in sentence}) <= capacity
     assert isinstance(ahead, SentencesReadAhead) == fits
     if not fits:
@@ -139,10 +245,10 @@ def test_words_read_ahead_are_those_of_the_sentences(sentences, before, capacity
     vectors.clear()  # another thread may push words out before the batches come
     numbers = data.draw(st.permutations(range(len(sentences))))
     part = data.draw(st.slices(len(sentences)))
-    chosen = ahead.take(numbers)[part]
+    chosen = take(ahead, numbers)[part]
     words = [word for number in numbers[part] for word in sentences[number]]
     found = vectors.read(chosen)
-    assert list(chosen) == [sentences[number] for number in numbers[part]]
+    assert sizes_of(chosen) == [len(sentences[number]) for number in numbers[part]]
     assert len(found.vectors) == len(set(words))
     assert torch.equal(found.vectors[found.tokens], Counter()(words).reshape(-1, 3))
     assert found.n_cut == words.count("eeee")

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import elmo.pipeline
 from elmo import ELMo, ElmoConfig
 from elmo.bilm import word_ids
-from elmo.device_words import DeviceWordVectors
+from elmo.device_words import DeviceWordVectors, sizes_of
 from elmo.devices import is_out_of_memory
 from elmo.errors import ConfigError, ElmoError, InputError
 from elmo.fused import FusedBiLM, on_gpu
@@ -166,7 +166,7 @@ class SmallGPU:
         self.tried = []
 
     def __call__(self, sentences, start, depth):
-        words = sum(map(len, sentences))
+        words = sum(sizes_of(sentences))
         self.tried.append(words)
         if words > self.most_words:
             raise torch.OutOfMemoryError("CUDA out of memory")

@@ -26,8 +26,9 @@ from elmo.batching import step_runs
 from elmo.characters import ragged_positions
 from elmo.devices import is_out_of_memory, send
 from elmo.errors import ElmoError
-from elmo.sentences import collector_paused
+from elmo.sentences import Words, collector_paused
 from elmo.settings import OutputDtype
+from elmo.signals import interrupts_later
 
 SHARED_BYTES = 64 << 20
 """Sentences of a GPU share memory up to this size."""
@@ -122,7 +123,8 @@ def deliver_arrays(
     copies: HostCopies | None = None
     on_their_way: deque[tuple[EmbeddedBatch, Callable[[], list[Array]]]] = deque()
     with ThreadPoolExecutor(max_workers=1, thread_name_prefix="elmo-copies") as worker:
-        for batch in batches:
+        failures: list[Exception] = []
+        for batch in _until_failure(batches, failures):
             if batch.vectors.device.type == "cpu":
                 own = replace(batch, vectors=batch.vectors.to(_DTYPES[dtype]))
                 yield batch, [part.numpy() for part in own_parts(own)]
@@ -130,11 +132,56 @@ def deliver_arrays(
             copies = copies or HostCopies(batch.vectors.device, _DTYPES[dtype], worker)
             on_their_way.append((batch, copies.begin(batch)))
             if len(on_their_way) > _MOST_ON_THEIR_WAY:
-                first, arrived = on_their_way.popleft()
-                yield first, arrived()
+                yield _arrived(*on_their_way.popleft())
         while on_their_way:
-            first, arrived = on_their_way.popleft()
-            yield first, arrived()
+            yield _arrived(*on_their_way.popleft())
+        if failures:
+            raise failures[0]
+
+
+def _arrived(
+    batch: EmbeddedBatch, wait: Callable[[], list[Array]]
+) -> tuple[EmbeddedBatch, list[Array]]:
+    with interrupts_later():  # the thread that copies needs the same locks
+        return batch, wait()
+
+
+def _until_failure(
+    batches: Iterable[EmbeddedBatch], failures: list[Exception]
+) -> Iterator[EmbeddedBatch]:
+    """Give batches until there is none, for whatever reason: those before a failure are wanted."""
+    try:
+        yield from batches
+    except Exception as error:  # raised again by the caller
+        failures.append(error)
+
+
+def deliver_windows(
+    windows: Iterable[list[Words]],
+    batches_of: Callable[[list[Words]], Iterable[EmbeddedBatch]],
+    dtype: OutputDtype = "float32",
+) -> Iterator[tuple[list[Words], list[Array]]]:
+    """Give one window of sentences after another, and the vectors of each sentence in host memory.
+
+    While a GPU's last results of a window are copied, the batches of the next one are launched.
+
+    Args:
+        windows: Lists of sentences, none of them empty.
+        batches_of: Computes, or on a GPU launches, the batches of a window.
+        dtype: Type of the arrays.
+    """
+    begun: deque[list[Words]] = deque()
+
+    def batches() -> Iterator[EmbeddedBatch]:
+        for window in windows:
+            begun.append(window)
+            yield from batches_of(window)
+
+    found: dict[int, Array] = {}
+    for batch, arrays in deliver_arrays(batches(), dtype):
+        found.update(zip(batch.numbers, arrays, strict=True))
+        if len(found) == len(begun[0]):  # batches come in the order in which they were launched
+            yield begun.popleft(), [found.pop(number) for number in range(len(found))]
 
 
 class HostCopies:
@@ -167,7 +214,8 @@ class HostCopies:
             return partial(self._copy_modest, batch)
         launched = torch.cuda.Event()  # type: ignore[no-untyped-call]
         launched.record(torch.cuda.current_stream(self._device))
-        return self._worker.submit(self._copy, batch, launched).result
+        with interrupts_later():
+            return self._worker.submit(self._copy, batch, launched).result
 
     def _copy_small(self, batch: EmbeddedBatch) -> list[Array]:
         flat = by_sentence(batch.vectors, batch.sizes).to(self._dtype).cpu().numpy()

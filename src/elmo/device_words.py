@@ -2,17 +2,18 @@
 
 The host keeps a slot for each known word, the GPU a table with a row for each slot. Mapping a word
 to its slot is all the host does for a known word, millions of times a second: one lookup in a
-dictionary, in a loop that runs in C. All words of a call are looked up ahead, in the order given:
-batches take sentences from here and there, and lookups that jump about in memory take longer.
+dictionary, in a loop that runs in C (`kernels/word_numbers.py`, or inside of Python and NumPy where
+that cannot be built). All words of a call are looked up ahead, in the order given: batches take
+sentences from here and there, and lookups that jump about in memory take longer.
 """
 
 from __future__ import annotations
 
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from itertools import chain, count, islice
-from typing import NamedTuple, SupportsIndex, overload
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -22,7 +23,9 @@ from torch import Tensor
 from elmo.characters import ragged_positions
 from elmo.devices import send
 from elmo.errors import InputError
+from elmo.kernels.word_numbers import find_words, renumber_runs
 from elmo.sentences import Words, checked_sentences
+from elmo.signals import interrupts_later
 from elmo.word_vectors import ComputeVectors, TokenFile
 
 Numbers = npt.NDArray[np.int64]
@@ -95,15 +98,15 @@ class DeviceWordVectors:
         found = self.read([list(words)])
         return found.vectors[found.tokens]
 
-    def read(self, sentences: Sequence[Words]) -> WordsOfBatch:
+    def read(self, sentences: Sentences) -> WordsOfBatch:
         """Give the words of a batch."""
         if isinstance(sentences, SentencesReadAhead):
             return sentences.words_of_batch()
-        with self._lock:
-            text = self._read(self._find(sentences))
+        with interrupts_later(), self._lock:
+            text = self._read(*_renumber(self._find(sentences), self._limit()))
         return _as_batch(text.vectors, text.tokens, text.cut)
 
-    def read_ahead(self, sentences: Sequence[Words], first: int = 0) -> Sequence[Words]:
+    def read_ahead(self, sentences: Sequence[Words], first: int = 0) -> Sentences:
         """Look the words of many sentences up, so that `read` of some of them need not.
 
         Args:
@@ -111,57 +114,60 @@ class DeviceWordVectors:
             first: The number of the first sentence, for what is said of those that are not.
 
         Returns:
-            The sentences; as they were where they have too many distinct words.
+            What stands for the sentences; as they were where they have too many distinct words.
         """
-        with self._lock:
+        with interrupts_later(), self._lock:
             slots = self._find(sentences, first)
             limit = min(self._capacity, _MOST_AHEAD)
-            if self._slots.n_new > limit or len(_distinct(slots, self._limit())) > limit:
+            distinct, tokens = _renumber(slots, self._limit())
+            if len(distinct) > limit:
                 self._slots.drop(self._slots.take_new())
                 return sentences
-            text = self._read(slots)
-        sizes = _sizes(sentences)
-        return SentencesReadAhead(sentences, text, np.cumsum(sizes) - sizes)
+            text = self._read(distinct, tokens)
+        sizes = np.fromiter(map(len, sentences), dtype=np.int64, count=len(sentences))
+        return SentencesReadAhead(text, np.cumsum(sizes) - sizes, sizes)
 
     def _limit(self) -> int:
         """Give a bound of the numbers of words: slots, then new ones."""
         return self._capacity + self._slots.n_new
 
-    def _read(self, slots: Numbers) -> _Text:
-        """Give the words at slots `(n,)`, new ones among them, and remember those."""
-        limit = self._limit()
+    def _read(self, distinct: Numbers, tokens: Numbers) -> _Text:
+        """Give the words of a text, new ones among them, and remember those.
+
+        Args:
+            distinct: Their numbers, sorted, `(m,)`: slots, then new words.
+            tokens: Which of them stands at each place, `(n,)`.
+        """
         new_words = self._slots.take_new()
+        known = distinct[: len(distinct) - len(new_words)]
+        self._batch += 1
+        self._used[known] = self._batch
         try:
+            new_cut = self._are_cut(new_words)
             new = self._obtain(new_words)
+            vectors = self._table.index_select(0, send(known, self._device))
+            if new_words:
+                vectors = torch.cat([vectors, new])
+            slots = self._room_for(len(new_words))
+            if len(slots):
+                self._table.index_copy_(0, send(slots, self._device), new[: len(slots)])
         except BaseException:  # such as too little memory: the words are as unknown as before
             self._slots.drop(new_words)
             raise
-        distinct, tokens = _renumber(slots, limit)
-        known = distinct[: len(distinct) - len(new_words)]
-        new_cut = self._are_cut(new_words)
         cut = np.concatenate([self._cut[known], new_cut])
-        vectors = self._table.index_select(0, send(known, self._device))
-        if new_words:
-            vectors = torch.cat([vectors, new])
-        self._batch += 1
-        self._used[known] = self._batch
-        self._remember(new_words, new, new_cut)
+        self._remember(new_words, slots, new_cut)
         return _Text(vectors, tokens, cut)
 
     def _find(self, sentences: Sequence[Words], first: int = 0) -> Numbers:
         """Give the slot of every word, new words included, `(n,)`; say what is not a word."""
-        n = sum(map(len, sentences))
-        words = chain.from_iterable(sentences)
         try:
-            slots = np.fromiter(map(self._slots.__getitem__, words), dtype=np.int64, count=n)
-            self._slots.require_words()
+            return self._slots.find(sentences)
         except BaseException as error:
             self._slots.drop(self._slots.take_new())
             if isinstance(error, InputError | TypeError):  # the latter: nothing that can be a key
                 for _ in checked_sentences(sentences, first):  # names the place
                     pass
             raise
-        return slots
 
     def _obtain(self, words: Sequence[str]) -> Tensor:
         """Read or compute the vectors of new words."""
@@ -180,11 +186,14 @@ class DeviceWordVectors:
             vectors[send(places.copy(), self._device)] = read
         return vectors
 
-    def _remember(self, words: Sequence[str], vectors: Tensor, cut: Flags) -> None:
-        """Keep new words as far as there is room; see `_room_for`."""
-        if not words:
-            return
-        slots = self._room_for(len(words))
+    def _remember(self, words: Sequence[str], slots: Numbers, cut: Flags) -> None:
+        """Note where the vectors of new words are; those for which there was no room are forgotten.
+
+        Args:
+            words: New words.
+            slots: Of the first of them, `(k,)`, as `_room_for` gave them.
+            cut: Which words are longer than the model reads, `(len(words),)`.
+        """
         kept = words[: len(slots)]
         self._slots.drop(words[len(kept) :])
         self._slots.update(zip(kept, slots.tolist(), strict=True))
@@ -194,8 +203,6 @@ class DeviceWordVectors:
             self._slots.drop([self._words[slot]])
             self._words[slot] = word
         self._cut[slots] = cut[: len(kept)]
-        if kept:
-            self._table.index_copy_(0, send(slots, self._device), vectors[: len(kept)])
 
     def _room_for(self, number: int) -> Numbers:
         """Give slots for at most so many words.
@@ -215,42 +222,55 @@ class DeviceWordVectors:
         return np.concatenate([empty, oldest])
 
 
-class SentencesReadAhead(list[Words]):
-    """Sentences whose words have been looked up; a list, because lists are walked fastest.
+class SentencesReadAhead:
+    """Sentences whose words have been looked up.
 
     Args:
-        sentences: The sentences.
         text: The words of all sentences of the call.
         starts: Where in it the words of each of these sentences begin, `(sentences,)`.
+        sizes: How many words each of them has, `(sentences,)`.
     """
 
-    def __init__(self, sentences: Iterable[Words], text: _Text, starts: Numbers) -> None:
-        super().__init__(sentences)
+    def __init__(self, text: _Text, starts: Numbers, sizes: Numbers) -> None:
         self._text = text
         self._starts = starts
+        self.sizes = sizes
 
-    @overload
-    def __getitem__(self, place: SupportsIndex) -> Words: ...
-    @overload
-    def __getitem__(self, place: slice) -> SentencesReadAhead: ...
-    def __getitem__(self, place: SupportsIndex | slice) -> Words | SentencesReadAhead:
-        if isinstance(place, slice):
-            found = super().__getitem__(place)
-            return SentencesReadAhead(found, self._text, self._starts[place])
-        return super().__getitem__(place)
+    def __len__(self) -> int:
+        return len(self.sizes)
+
+    def __getitem__(self, part: slice) -> SentencesReadAhead:
+        return SentencesReadAhead(self._text, self._starts[part], self.sizes[part])
 
     def take(self, numbers: Sequence[int]) -> SentencesReadAhead:
         """Give some of the sentences."""
-        starts = self._starts[np.asarray(numbers, dtype=np.int64)]
-        return SentencesReadAhead(map(super().__getitem__, numbers), self._text, starts)
+        chosen = np.asarray(numbers, dtype=np.int64)
+        return SentencesReadAhead(self._text, self._starts[chosen], self.sizes[chosen])
 
     def words_of_batch(self) -> WordsOfBatch:
         """Give the words of these sentences."""
         text = self._text
-        row, place = ragged_positions(_sizes(self))
-        distinct, tokens = _renumber(text.tokens[self._starts[row] + place], len(text.vectors))
+        distinct, tokens = _renumber_runs(text.tokens, self._starts, self.sizes, len(text.vectors))
         vectors = text.vectors.index_select(0, send(distinct, text.vectors.device))
         return _as_batch(vectors, tokens, text.cut[distinct])
+
+
+Sentences = Sequence[Words] | SentencesReadAhead
+
+
+def sizes_of(sentences: Sentences) -> list[int]:
+    """Give how many words each sentence has."""
+    if isinstance(sentences, SentencesReadAhead):
+        sizes: list[int] = sentences.sizes.tolist()
+        return sizes
+    return list(map(len, sentences))
+
+
+def take(sentences: Sentences, numbers: Sequence[int]) -> Sentences:
+    """Give some of the sentences."""
+    if isinstance(sentences, SentencesReadAhead):
+        return sentences.take(numbers)
+    return [sentences[number] for number in numbers]
 
 
 class _Text(NamedTuple):
@@ -262,10 +282,6 @@ class _Text(NamedTuple):
     """Which of them stands at each place, one sentence after another, `(n,)`."""
     cut: Flags
     """Which of them are longer than the model reads, `(m,)`."""
-
-
-def _sizes(sentences: Sequence[Words]) -> Numbers:
-    return np.fromiter(map(len, sentences), dtype=np.int64, count=len(sentences))
 
 
 def _as_batch(vectors: Tensor, tokens: Numbers, cut: Flags) -> WordsOfBatch:
@@ -296,11 +312,29 @@ class _Slots(defaultdict[str, int]):
         """How many words were new since `take_new`."""
         return len(self) - self._n_known
 
-    def require_words(self) -> None:
-        """Fail if something new is not a word."""
+    def find(self, sentences: Sequence[Words]) -> Numbers:
+        """Give the number of every word, one sentence after another, `(n,)`.
+
+        Raises:
+            InputError: Something new is not a word.
+        """
+        self.drop(self.take_new())  # what a call that failed in between may have left
+        listed = sentences if isinstance(sentences, list) else list(sentences)
+        found = find_words(listed, self, self._capacity)
+        if found is None:
+            self.drop(self.take_new())  # what was found before something unusual was met
+            found = self.find_in_python(sentences)
+        return found
+
+    def find_in_python(self, sentences: Sequence[Words]) -> Numbers:
+        """Do as `find`: the reference, and the way where nothing can be built."""
+        words = chain.from_iterable(sentences)
+        n = sum(map(len, sentences))
+        slots = np.fromiter(map(self.__getitem__, words), dtype=np.int64, count=n)
         for new in self._latest():
             if not isinstance(new, str):
                 raise InputError(f"received {new!r}, expected a word")
+        return slots
 
     def take_new(self) -> list[str]:
         """Give the words that were new since the last time."""
@@ -326,24 +360,38 @@ def _renumber(numbers: Numbers, limit: int) -> tuple[Numbers, Numbers]:
         numbers: Each from 0 to `limit - 1`.
         limit: Bound of the numbers.
     """
-    if _are_few(numbers, limit):
-        distinct, inverse = np.unique(numbers, return_inverse=True)
+    whole = np.zeros(1, dtype=np.int64), np.array([len(numbers)])
+    return _renumber_runs(numbers, *whole, limit)
+
+
+def _renumber_runs(
+    numbers: Numbers, starts: Numbers, sizes: Numbers, limit: int
+) -> tuple[Numbers, Numbers]:
+    """Do the same with runs of an array; see `renumber_runs`."""
+    found = None
+    if not _are_few(int(sizes.sum()), limit):
+        found = renumber_runs(numbers, starts, sizes, limit)
+    return found or renumber_in_numpy(numbers, starts, sizes, limit)
+
+
+def renumber_in_numpy(
+    numbers: Numbers, starts: Numbers, sizes: Numbers, limit: int
+) -> tuple[Numbers, Numbers]:
+    """Do the same: the reference, the way for a few, and that where nothing can be built."""
+    run, place = ragged_positions(sizes)
+    chosen = numbers[starts[run] + place]
+    if _are_few(len(chosen), limit):
+        distinct, inverse = np.unique(chosen, return_inverse=True)
         return distinct, inverse
-    distinct = _distinct(numbers, limit)
-    places = np.empty(limit, dtype=np.int64)
-    places[distinct] = np.arange(len(distinct))
-    return distinct, places[numbers]
-
-
-def _distinct(numbers: Numbers, limit: int) -> Numbers:
-    """Give the distinct numbers, sorted."""
-    if _are_few(numbers, limit):
-        return np.unique(numbers)
     # Without sorting: a tenth of the time.
     seen = np.zeros(limit, dtype=bool)
-    seen[numbers] = True
-    return np.flatnonzero(seen)
+    seen[chosen] = True
+    distinct = np.flatnonzero(seen)
+    places = np.empty(limit, dtype=np.int64)
+    places[distinct] = np.arange(len(distinct))
+    return distinct, places[chosen]
 
 
-def _are_few(numbers: Numbers, limit: int) -> bool:
-    return 8 * len(numbers) < limit
+def _are_few(numbers: int, limit: int) -> bool:
+    """Tell whether sorting so many numbers takes less time than looking through all."""
+    return 8 * numbers < limit

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 import logging
-import tempfile
-import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
-from typing import Any, Literal, Self, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -18,18 +14,10 @@ import torch.nn.functional as F
 from torch import Tensor
 from tqdm.auto import tqdm
 
-from elmo.bilm import BiLM, State, word_ids
-from elmo.checkpoint import Checkpoint, save_checkpoint
-from elmo.config import ElmoConfig
-from elmo.delivery import deliver_arrays, deliver_tensors
-from elmo.devices import find_device
-from elmo.errors import ConfigError, ElmoWarning, InputError
-from elmo.fused import FusedBiLM, on_gpu
-from elmo.kernels.compiler import why_not
-from elmo.linear import runs_natively
-from elmo.models import HubOptions, open_model
-from elmo.packed import PackedBiLM
-from elmo.pipeline import Pipeline, windows
+from elmo.delivery import EmbeddedBatch, deliver_arrays, deliver_tensors, deliver_windows
+from elmo.errors import ConfigError, InputError
+from elmo.loaded_model import LoadedModel
+from elmo.pipeline import windows
 from elmo.selection import mix_layers, select_layers
 from elmo.sentences import (
     Words,
@@ -40,14 +28,9 @@ from elmo.sentences import (
 )
 from elmo.settings import (
     Layers,
-    ModelFormat,
     OutputDtype,
-    Precision,
     StatePolicy,
-    TokenizerName,
 )
-from elmo.text import Tokenizer, get_tokenizer
-from elmo.word_vectors import TokenFile
 
 Array = npt.NDArray[np.float32]
 OutputValue = Literal["sentence_embedding", "token_embeddings"]
@@ -55,7 +38,7 @@ OutputValue = Literal["sentence_embedding", "token_embeddings"]
 logger = logging.getLogger(__name__)
 
 
-class ELMo:
+class ELMo(LoadedModel):
     """Gives every word of a sentence a vector that depends on the whole sentence.
 
     Load one with `from_pretrained`. A vector depends on the sentence and the model alone, never on
@@ -70,7 +53,7 @@ class ELMo:
             (whose weights it has anyway), 1.7e-2 in `bf16` and 1.3e-1 in `int8`, on average by
             2.5e-7, 1.3e-3 and 6.9e-3, with cosines of at least 0.99996 in `bf16` and 0.9988 in
             `int8`; a linear probe for parts of speech changed at most 5 of 10,000 tags in `bf16`
-            and 28 in `int8`, its accuracy by at most 0.1 points (CPU with VNNI or AVX512-BF16;
+            and 31 in `int8`, its accuracy by at most 0.1 points (CPU with VNNI or AVX512-BF16;
             with AVX2 alone errors are a little smaller). `elmo bench precision` measures any
             model. On a GPU: `fp32` without TF32, `bf16` or `fp16`; not `int8`.
         device: Where to compute; if None, a GPU if there is one.
@@ -85,212 +68,6 @@ class ELMo:
         >>> [vectors.shape for vectors in model.encode_tokens([["A", "cat", "."], ["Hello"]])]
         [(3, 3, 32), (3, 1, 32)]
     """
-
-    def __init__(
-        self,
-        model: Checkpoint | BiLM,
-        *,
-        precision: Precision = "fp32",
-        device: str | torch.device | None = None,
-        tokenizer: TokenizerName | Tokenizer = "whitespace",
-        word_cache_mb: float | None = None,
-        token_file: TokenFile | None = None,
-    ) -> None:
-        checkpoint = model.to_checkpoint() if isinstance(model, BiLM) else model
-        self.config: ElmoConfig = checkpoint.config
-        self.tokenizer: Tokenizer = get_tokenizer(tokenizer)
-        self.precision: Precision = precision
-        if word_cache_mb is not None and word_cache_mb < 0:
-            raise ConfigError(f"word_cache_mb is {word_cache_mb}, expected 0 or more")
-        self._word_cache_mb = word_cache_mb
-        self._token_file = token_file
-        self._softmax = checkpoint.softmax
-        self._lookup = checkpoint.lookup
-        self._told_of_cut_words = False
-        # Rounded weights cannot be given back, so their fingerprint is taken now.
-        later = precision == "fp32" and self._lookup is None
-        self._fingerprint = None if later else checkpoint.fingerprint()
-        warm_state = _single_row(checkpoint.warm_state)
-        bilm = BiLM.from_checkpoint(checkpoint)
-        del checkpoint, model  # so that weights can be freed one by one while they are packed
-        self._pipeline = self._build(bilm, device, warm_state)
-
-    def _build(
-        self, bilm: BiLM, device: str | torch.device | None, warm_state: State | None
-    ) -> Pipeline:
-        """Put a model where it will compute: packed on a CPU, fused on a GPU."""
-        place = find_device(device)
-        model: BiLM | PackedBiLM | FusedBiLM
-        if place.type == "cpu":
-            if not runs_natively(self.precision):
-                _warn(
-                    f"precision={self.precision!r} rounds the weights as asked, but computes in "
-                    f"float32 and is no faster here: no native kernel ({why_not()})"
-                )
-            model = PackedBiLM(bilm, self.precision, consume=True)
-        else:
-            model = on_gpu(bilm, self.precision, place)
-        ids = word_ids(self.config, bilm.vocabulary, bilm.alphabet)
-        pipeline = Pipeline(
-            model, ids, warm_state, self._word_cache_mb, self._token_file, self._lookup
-        )
-        if self._token_file is not None:
-            known = self._fingerprint or model.to_checkpoint().fingerprint()
-            width = self.config.projection_dim
-            self._token_file.require_made_by(known, pipeline.compute_words, width)
-        return pipeline
-
-    # --- loading and saving -----------------------------------------------------------------------
-
-    @classmethod
-    def from_pretrained(
-        cls,
-        name_or_path: str | Path | None = None,
-        *,
-        options: str | Path | None = None,
-        weights: str | Path | None = None,
-        precision: Precision = "fp32",
-        device: str | torch.device | None = None,
-        tokenizer: TokenizerName | Tokenizer = "whitespace",
-        word_cache_mb: float | None = None,
-        token_file: TokenFile | str | Path | None = None,
-        revision: str | None = None,
-        cache_dir: str | Path | None = None,
-        token: str | None = None,
-        local_files_only: bool = False,
-        force_download: bool = False,
-    ) -> Self:
-        """Load a model in any layout.
-
-        Args:
-            name_or_path: A folder, a weights file, a name that `elmo models` lists (`small-en`,
-                `original`, ...), or a repository of the Hugging Face Hub; the default model if
-                None. Published models are downloaded when first used.
-            options: Instead of a name, an `options.json`, together with `weights`.
-            weights: Instead of a name, a `weights.hdf5`, together with `options`.
-            precision: See the class.
-            device: See the class.
-            tokenizer: See the class.
-            word_cache_mb: See the class.
-            token_file: See the class; a path will do if the file carries its words inside.
-            revision: Branch, tag or commit on the Hub.
-            cache_dir: Where downloads are kept.
-            token: Access token of the Hub.
-            local_files_only: Never ask the network.
-            force_download: Download even what is there already.
-        """
-        hub = HubOptions(
-            revision=revision,
-            cache_dir=cache_dir,
-            token=token,
-            local_files_only=local_files_only,
-            force_download=force_download,
-        )
-        if isinstance(token_file, str | Path):
-            token_file = TokenFile(token_file)
-        return cls(
-            open_model(name_or_path, options, weights, hub, lookups=True),
-            precision=precision,
-            device=device,
-            tokenizer=tokenizer,
-            word_cache_mb=word_cache_mb,
-            token_file=token_file,
-        )
-
-    def save_pretrained(self, folder: str | Path, format: ModelFormat = "elmo") -> None:
-        """Save the model, with its warm state if it has one.
-
-        Args:
-            folder: Where to.
-            format: `elmo` for `config.json` + `model.safetensors` + model card; `hdf5` for the
-                `options.json` + `weights.hdf5` of bilm-tf and AllenNLP (no place for a warm state).
-        """
-        save_checkpoint(self.to_checkpoint(), folder, format)
-
-    def push_to_hub(self, repo_id: str, *, token: str | None = None, private: bool = False) -> str:
-        """Upload the model to the Hugging Face Hub; returns the address of the commit."""
-        from huggingface_hub import HfApi
-
-        api = HfApi(token=token)
-        api.create_repo(repo_id, private=private, exist_ok=True)
-        with tempfile.TemporaryDirectory() as folder:
-            self.save_pretrained(folder)
-            return str(api.upload_folder(repo_id=repo_id, folder_path=folder))
-
-    def to_checkpoint(self) -> Checkpoint:
-        """Give weights and warm state in the form that can be saved."""
-        warm = self._pipeline.warm_state
-        return dataclasses.replace(
-            self._pipeline.model.to_checkpoint(),
-            config=self.config,
-            warm_state=None if warm is None else (warm.hidden[:, :, 0], warm.memory[:, :, 0]),
-            softmax=self._softmax,
-            lookup=self._lookup,
-        )
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Give what copies and files need: packed weights can only be made anew."""
-        return {
-            "model": self.to_checkpoint(),
-            "precision": self.precision,
-            "device": str(self.device),
-            "tokenizer": self.tokenizer,
-            "word_cache_mb": self._word_cache_mb,
-            "token_file": self._token_file,
-        }
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        model = state.pop("model")
-        self.__init__(model, **state)  # type: ignore[misc]
-
-    # --- what it is -------------------------------------------------------------------------------
-
-    @property
-    def dim(self) -> int:
-        """Width of a word's vector in one layer."""
-        return self.config.output_dim
-
-    @property
-    def n_layers(self) -> int:
-        """Layers of vectors: the context-free one and one for each recurrent layer."""
-        return self.config.n_layers + 1
-
-    @property
-    def device(self) -> torch.device:
-        """Where it computes."""
-        return self._pipeline.device
-
-    @property
-    def max_seq_length(self) -> int | None:
-        """The longest sentence that can be read: there is no limit."""
-        return None
-
-    @property
-    def n_cut_words(self) -> int:
-        """How many words so far were longer than the model reads and lost their end."""
-        return self._pipeline.n_cut_words
-
-    @property
-    def fingerprint(self) -> str:
-        """A SHA-256 of sizes and weights, the same whatever file they came from."""
-        if self._fingerprint is None:
-            self._fingerprint = self._pipeline.model.to_checkpoint().fingerprint()
-        return self._fingerprint
-
-    def get_embedding_dimension(self) -> int:
-        """Give the width of a vector; the name is that of sentence-transformers."""
-        return self.dim
-
-    get_sentence_embedding_dimension = get_embedding_dimension
-
-    def to(self, device: str | torch.device) -> Self:
-        """Move to another device; what was carried is forgotten."""
-        if find_device(device) != find_device(self.device):
-            bilm = BiLM.from_checkpoint(self._pipeline.model.to_checkpoint())
-            self._pipeline = self._build(bilm, device, self._pipeline.warm_state)
-        return self
-
-    # --- vectors ----------------------------------------------------------------------------------
 
     def encode_tokens(
         self,
@@ -355,15 +132,56 @@ class ELMo:
 
         The arguments are those of `encode_tokens`; `sentences` may never end.
         """
-        for window in self.windows(checked_sentences(sentences), state, batch_size, batch_tokens):
-            yield from self.encode_tokens(
-                window,
-                layers=layers,
-                state=state,
-                batch_size=batch_size,
-                batch_tokens=batch_tokens,
-                show_progress_bar=False,
-            )
+        for _, vectors in self.stream_windows(
+            checked_sentences(sentences),
+            layers=layers,
+            state=state,
+            batch_size=batch_size,
+            batch_tokens=batch_tokens,
+        ):
+            yield from vectors
+
+    def stream_windows(
+        self,
+        sentences: Iterable[Words],
+        *,
+        layers: Layers = "all",
+        state: StatePolicy = "zero",
+        batch_size: int | None = None,
+        batch_tokens: int | None = None,
+        dtype: OutputDtype = "float32",
+    ) -> Iterator[tuple[list[Words], list[Array]]]:
+        """Yield what `stream_tokens` gives for as many sentences as are worth embedding together.
+
+        On a GPU the next ones are begun before the vectors of the last have come to the host; but
+        with `state="carry"`, `carried_state` is always that after what was yielded last.
+
+        Args:
+            sentences: Lists of words.
+            layers: See `encode_tokens`.
+            state: See `encode_tokens`.
+            batch_size: See `encode_tokens`.
+            batch_tokens: See `encode_tokens`.
+            dtype: See `encode_tokens`.
+
+        Yields:
+            Some sentences, in the order given, and their vectors.
+        """
+        windows = self.windows(sentences, state, batch_size, batch_tokens)
+        selection = select_layers(layers, self.config)
+
+        def embed(window: list[Words]) -> Iterator[EmbeddedBatch]:
+            return self._pipeline.batches(window, selection, state, batch_size, batch_tokens)
+
+        def stream() -> Iterator[tuple[list[Words], list[Array]]]:
+            # State that is carried must not run ahead: each window is waited for.
+            streams = ([window] for window in windows) if state == "carry" else [windows]
+            for some in streams:
+                for window, vectors in deliver_windows(some, embed, dtype):
+                    self._tell_of_cut_words()
+                    yield window, vectors
+
+        return stream()
 
     def windows(
         self,
@@ -507,43 +325,6 @@ class ELMo:
         )
         return left @ right.T
 
-    # --- state ------------------------------------------------------------------------------------
-
-    def reset(self) -> None:
-        """Forget what `state="carry"` has carried so far."""
-        self._pipeline.carried.state = None
-
-    @property
-    def carried_state(self) -> State | None:
-        """What `state="carry"` goes on from, a row for each row of the batch; may be set."""
-        return self._pipeline.carried.state
-
-    @carried_state.setter
-    def carried_state(self, state: State | None) -> None:
-        self._pipeline.carried.state = state
-
-    def warm_up(self, sentences: Iterable[Iterable[str]] | None = None) -> None:
-        """Burn the state of `state="warm"` in, once; it is then saved with the model.
-
-        Args:
-            sentences: Running text of the model's language, read from the first to the last
-                sentence with carried state; a few English sentences of ours if None.
-        """
-        self._pipeline.warm_up(None if sentences is None else checked_sentences(sentences))
-
-    def _tell_of_cut_words(self) -> None:
-        if self.n_cut_words and not self._told_of_cut_words:
-            self._told_of_cut_words = True
-            unit = "characters" if self.config.has_alphabet else "bytes"
-            _warn(
-                f"words longer than the {self.config.max_characters - 2} {unit} that the model "
-                f"reads were cut ({self.n_cut_words} so far; n_cut_words goes on counting)"
-            )
-
-
-def _single_row(warm_state: tuple[Tensor, Tensor] | None) -> State | None:
-    return None if warm_state is None else State(*(part.unsqueeze(2) for part in warm_state))
-
 
 def _mean(vectors: Tensor) -> Tensor:
     """Average over words `(n, dim)`; zeros, not NaN, where there are none."""
@@ -567,7 +348,3 @@ def _progress_bar(show: bool | None, total: int) -> Iterator[Any]:
         show = logger.getEffectiveLevel() in (logging.INFO, logging.DEBUG)
     with tqdm(total=total, unit=" words", unit_scale=True, disable=not show) as bar:
         yield bar
-
-
-def _warn(message: str) -> None:
-    warnings.warn(message, ElmoWarning, stacklevel=4)

@@ -19,7 +19,14 @@ from elmo.bilm import BiLM, CarriedState, State, WordIds, zero_state
 from elmo.burn_in import BURN_IN_SENTENCES
 from elmo.characters import BEGIN_SENTENCE, END_SENTENCE
 from elmo.delivery import EmbeddedBatch, deliver_tensors
-from elmo.device_words import DeviceWordVectors, SentencesReadAhead, WordsOfBatch
+from elmo.device_words import (
+    DeviceWordVectors,
+    Sentences,
+    SentencesReadAhead,
+    WordsOfBatch,
+    sizes_of,
+    take,
+)
 from elmo.devices import free_memory, is_out_of_memory, send
 from elmo.errors import ConfigError, ElmoError
 from elmo.fused import FusedBiLM
@@ -148,16 +155,17 @@ class Pipeline:
         start = self._start(policy)
         max_tokens, max_rows = self.batch_tokens(batch_tokens), self._max_rows(batch_size)
         for first, window in self._windows_ahead(sentences, max_rows):
-            lengths = list(map(len, window))
+            lengths = sizes_of(window)
             for places in plan_batches(lengths, max_tokens, max_rows):
                 numbers = [first + place for place in places]
-                chosen = _take(window, [place for place in places if lengths[place]])
-                rows = start.repeat(len(chosen))
+                sizes = [lengths[place] for place in places]
+                filled = len(sizes) - sizes.count(0)  # sentences come with the longest first
+                chosen = take(window, places[:filled])
+                rows = start.repeat(filled)
                 for part, vectors, _ in self._pieces(chosen, rows, selection, selection.depth):
-                    yield EmbeddedBatch(numbers[part], list(map(len, chosen[part])), vectors)
-                empty = numbers[len(chosen) :]  # sentences come with the longest first
-                if empty:
-                    yield EmbeddedBatch(empty, [0] * len(empty), self._nothing(selection))
+                    yield EmbeddedBatch(numbers[part], sizes[part], vectors)
+                if filled < len(sizes):
+                    yield EmbeddedBatch(numbers[filled:], sizes[filled:], self._nothing(selection))
 
     def checks_words(self, policy: StatePolicy) -> bool:
         """Tell whether `batches` itself finds out what is not a word."""
@@ -218,9 +226,7 @@ class Pipeline:
 
     # --- one batch --------------------------------------------------------------------------------
 
-    def _run(
-        self, sentences: Sequence[Words], start: State, depth: int
-    ) -> tuple[list[Tensor], State]:
+    def _run(self, sentences: Sentences, start: State, depth: int) -> tuple[list[Tensor], State]:
         """Run the model over one batch.
 
         Args:
@@ -236,15 +242,15 @@ class Pipeline:
         layers = [torch.cat([context_free, context_free], dim=1)]
         final = start
         if depth > 0:
-            lengths = list(map(len, sentences))
+            sizes = sizes_of(sentences)
             with torch.no_grad():
-                upper, final = self.model.contextualize(vectors, index, lengths, start, depth)
+                upper, final = self.model.contextualize(vectors, index, sizes, start, depth)
             layers += upper
         self.n_cut_words += n_cut  # at the end: a batch that does not fit is run again
         return layers, final
 
     def _pieces(
-        self, sentences: Sequence[Words], start: State, selection: Selection, depth: int
+        self, sentences: Sentences, start: State, selection: Selection, depth: int
     ) -> Iterator[tuple[slice, Tensor, State]]:
         """Run the model over one batch, in halves if the GPU's memory does not hold it.
 
@@ -261,7 +267,7 @@ class Pipeline:
         while waiting:
             part = waiting.pop()
             piece = sentences[part]
-            n_words = sum(map(len, piece))
+            n_words = sum(sizes_of(piece))
             done = None
             if len(piece) == 1 or self._most_words is None or n_words <= self._most_words:
                 done = self._try(piece, start.take(part), selection, depth)
@@ -277,7 +283,7 @@ class Pipeline:
                 waiting += [slice(middle, part.stop), slice(part.start, middle)]
 
     def _try(
-        self, sentences: Sequence[Words], start: State, selection: Selection, depth: int
+        self, sentences: Sentences, start: State, selection: Selection, depth: int
     ) -> tuple[Tensor, State] | None:
         """Run the model over one batch; None if a GPU's memory does not hold it."""
         try:
@@ -289,13 +295,14 @@ class Pipeline:
                 raise
         # Here, not above: what the error holds must be free for the next try.
         torch.cuda.empty_cache()
-        self._most_words = sum(map(len, sentences)) // 2
+        self._most_words = sum(sizes_of(sentences)) // 2
         return None
 
-    def _look_up(self, sentences: Sequence[Words]) -> WordsOfBatch:
+    def _look_up(self, sentences: Sentences) -> WordsOfBatch:
         """Give the words of a batch."""
         if isinstance(self.words, DeviceWordVectors):
             return self.words.read(sentences)
+        assert not isinstance(sentences, SentencesReadAhead)  # by those words alone
         places: dict[str, int] = {}
         tokens = [places.setdefault(word, len(places)) for s in sentences for word in s]
         words = list(places)
@@ -305,7 +312,7 @@ class Pipeline:
 
     def _windows_ahead(
         self, sentences: Sequence[Words], max_rows: int
-    ) -> Iterator[tuple[int, Sequence[Words]]]:
+    ) -> Iterator[tuple[int, Sentences]]:
         """Cut a call into windows and look their words up, where that pays: on a GPU.
 
         A GPU computes a window while the host looks up the words of the next one. The first is
@@ -339,7 +346,7 @@ class Pipeline:
 
     def _read_ahead(
         self, words: DeviceWordVectors, sentences: Sequence[Words], first: int
-    ) -> Sequence[Words]:
+    ) -> Sentences:
         """Look the words of sentences up, if the GPU's memory is enough."""
         try:
             return words.read_ahead(sentences, first)
@@ -439,12 +446,6 @@ def _positive(name: str, asked: int | None) -> int | None:
     if asked is not None and (not whole or asked < 1):
         raise ConfigError(f"{name} is {asked!r}, expected a whole number of at least 1")
     return asked
-
-
-def _take(sentences: Sequence[Words], numbers: Sequence[int]) -> Sequence[Words]:
-    if isinstance(sentences, SentencesReadAhead):
-        return sentences.take(numbers)
-    return [sentences[number] for number in numbers]
 
 
 def _bounded(sentence: Sequence[str]) -> Words:

@@ -111,8 +111,8 @@ class Corpus:
             layers: Which vectors of a word; see `ELMo.encode_tokens`.
             sentences: Which sentences; all if None.
         """
-        for window in model.windows(iter(self if sentences is None else sentences)):
-            vectors = model.encode_tokens(window, layers=layers, show_progress_bar=False)
+        chosen = iter(self if sentences is None else sentences)
+        for window, vectors in model.stream_windows(chosen, layers=layers):
             together = np.concatenate(vectors, axis=-2)
             yield Passage(window, together, self.settings.ignore_case)
 

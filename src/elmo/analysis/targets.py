@@ -41,10 +41,8 @@ def target_vectors(
     """
     done = 0
     with tqdm(total=len(sentences), disable=not show, desc=what, unit=" sentences") as bar:
-        for window in model.windows(iter(sentences)):
-            vectors = np.concatenate(
-                model.encode_tokens(window, layers="all", show_progress_bar=False), axis=1
-            )
+        for window, of_sentences in model.stream_windows(iter(sentences)):
+            vectors = np.concatenate(of_sentences, axis=1)
             first, last = np.searchsorted(spans[:, 0], [done, done + len(window)])
             numbers = np.arange(first, last)
             if len(numbers):

@@ -1,8 +1,9 @@
-"""Builds the C++ kernel for this CPU, once, and keeps it for later processes.
+"""Builds C++ for this machine, once, and keeps it for later processes: the kernel for its CPU.
 
-There is nothing to install: where a C++ compiler is at hand the kernel is built when it is first
+There is nothing to install: where a C++ compiler is at hand a library is built when it is first
 needed (a few seconds) and kept in the user's cache folder, under a name made of its sources, its
-flags and the compiler. Without a compiler, or on another kind of CPU, PyTorch does the work.
+flags and the compiler. Without a compiler, or on another kind of CPU, PyTorch does the work. Other
+libraries are built in the same way (`word_numbers.py`).
 """
 
 from __future__ import annotations
@@ -17,15 +18,17 @@ import subprocess
 import tempfile
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
+
+Library = TypeVar("Library", bound=ctypes.CDLL)
 
 SWITCH = "ELMO_NATIVE"
-"""Environment variable: 0 keeps the kernel from being built and used."""
+"""Environment variable: 0 keeps libraries from being built and used."""
 COMPILERS = ("c++", "g++", "clang++")
 
 _SOURCE = Path(__file__).parent / "cpu" / "native.cpp"
 """What is compiled; the headers that it includes are in the same folder."""
-_FLAGS = ("-std=c++17", "-O3", "-fPIC", "-shared", "-pthread")
+_FLAGS = ("-std=c++17", "-O3", "-fPIC", "-shared")
 _PATIENCE = 300
 """Seconds after which a compiler is given up."""
 _AVX2 = {"avx2": "-mavx2", "fma": "-mfma", "f16c": "-mf16c"}
@@ -38,7 +41,7 @@ logger = logging.getLogger(__name__)
 
 
 class CannotBuildError(Exception):
-    """Why there is no kernel; always caught, and told where it matters."""
+    """Why there is no library; always caught, and told where it matters."""
 
 
 def kernel() -> ctypes.CDLL | None:
@@ -98,26 +101,39 @@ def cpu_instructions() -> frozenset[str]:
 
 
 def _load() -> ctypes.CDLL:
-    if os.environ.get(SWITCH, "1") == "0":
-        raise CannotBuildError(f"{SWITCH}=0 switches it off")
     flags = instruction_flags(cpu_instructions())
     if not flags:
         raise CannotBuildError(
             f"it needs AVX2, FMA and F16C, which this CPU ({platform.machine()}) is not known to "
             "have"
         )
-    library = _built([*_FLAGS, *flags])
+    return loaded_library(_SOURCE, [*flags, "-pthread"], ctypes.CDLL)
+
+
+def loaded_library(source: Path, flags: list[str], kind: type[Library]) -> Library:
+    """Give a library, built now if it was not before.
+
+    Args:
+        source: What is compiled; the headers that it includes are in the same folder.
+        flags: What the compiler is told beside what it is always told.
+        kind: How ctypes calls it.
+
+    Raises:
+        CannotBuildError: There is no such library here, for the reason given.
+    """
+    if os.environ.get(SWITCH, "1") == "0":
+        raise CannotBuildError(f"{SWITCH}=0 switches it off")
+    library = _built(source, [*_FLAGS, *flags])
     try:
-        return ctypes.CDLL(str(library))
+        return kind(str(library))
     except OSError as error:
         raise CannotBuildError(f"{library} cannot be loaded: {error}") from None
 
 
-def _built(flags: list[str]) -> Path:
-    """Give the library, built now if it was not before."""
+def _built(source: Path, flags: list[str]) -> Path:
     compiler = _compiler()
-    named = "\0".join([compiler, _version(compiler), *flags, *_sources()])
-    name = f"native-{hashlib.sha256(named.encode()).hexdigest()[:24]}.so"
+    named = "\0".join([compiler, _version(compiler), *flags, *_contents(source.parent)])
+    name = f"{source.stem}-{hashlib.sha256(named.encode()).hexdigest()[:24]}.so"
     folder = _folder()
     library = folder / name
     if library.is_file():
@@ -125,7 +141,7 @@ def _built(flags: list[str]) -> Path:
     handle, temporary = tempfile.mkstemp(dir=folder, suffix=".so.partial")
     os.close(handle)
     try:
-        command = [compiler, *flags, str(_SOURCE), "-o", temporary]
+        command = [compiler, *flags, str(source), "-o", temporary]
         done = subprocess.run(
             command, capture_output=True, text=True, check=False, timeout=_PATIENCE
         )
@@ -140,9 +156,9 @@ def _built(flags: list[str]) -> Path:
     return library
 
 
-def _sources() -> list[str]:
+def _contents(folder: Path) -> list[str]:
     """Give the names of all sources, each with a hash of what is in it, in a fixed order."""
-    files = [path for path in _SOURCE.parent.iterdir() if path.suffix in (".cpp", ".h")]
+    files = [path for path in folder.iterdir() if path.suffix in (".cpp", ".h")]
     return [
         f"{path.name} {hashlib.sha256(path.read_bytes()).hexdigest()}" for path in sorted(files)
     ]

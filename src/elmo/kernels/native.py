@@ -137,6 +137,11 @@ class Matrix:
             self._panels,
         )
 
+    @property
+    def n_bytes(self) -> int:
+        """Size of the weight in memory."""
+        return self._weights.nbytes
+
     def weight(self) -> Tensor:
         """Give the weight back, as far as it was not rounded, shape `(out, in)`."""
         panels, columns, groups, group = self._shape
