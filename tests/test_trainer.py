@@ -380,15 +380,13 @@ def free_port():
         return server.getsockname()[1]
 
 
-def test_two_processes_equal_one_on_the_joined_batch(corpus, tmp_path):
-    changes = {"dropout": 0.0, "steps": 20, "softmax": "sampled", "samples": 8}
-    train(quick(corpus, tmp_path / "one", **changes))
-    two = quick(corpus, tmp_path / "two", **changes)
-    # Everything on the loopback device: names of machines may not resolve where tests run.
+def run_in_two_processes(program, arguments):
+    """Start a program twice under `torchrun`, on the loopback device alone."""
+    # Names of machines may not resolve where tests run.
     launch = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2"]
     launch += ["--master-addr=127.0.0.1", f"--master-port={free_port()}"]
     done = subprocess.run(
-        [*launch, "-m", "elmo", "train", *flags(two)],
+        [*launch, *program, *map(str, arguments)],
         capture_output=True,
         text=True,
         timeout=300,
@@ -396,6 +394,15 @@ def test_two_processes_equal_one_on_the_joined_batch(corpus, tmp_path):
         env={**os.environ, "GLOO_SOCKET_IFNAME": "lo"},
     )
     assert done.returncode == 0, done.stderr
+    return done
+
+
+def test_two_processes_equal_one_on_the_joined_batch(corpus, tmp_path):
+    changes = {"dropout": 0.0, "steps": 20, "softmax": "sampled", "samples": 8}
+    train(quick(corpus, tmp_path / "one", **changes))
+    two = quick(corpus, tmp_path / "two", **changes)
+    done = run_in_two_processes(["-m", "elmo"], ["train", *flags(two)])
+    assert done.stderr.count("best held-out perplexity") == 1  # one process speaks for both
     one, both = (read_metrics(tmp_path / name / "metrics.jsonl") for name in ("one", "two"))
     assert len(one) == len(both)
     for row, other in zip(one, both, strict=True):
@@ -409,6 +416,27 @@ def test_two_processes_equal_one_on_the_joined_batch(corpus, tmp_path):
         torch.testing.assert_close(weights[1][name], tensor, rtol=0, atol=2e-4)
     # What two processes wrote, one can go on with.
     assert train(TrainSettings(resume=tmp_path / "two", steps=25, quiet=True)).progress.step == 25
+
+
+COUNTS_THREADS = """
+import os, sys
+from pathlib import Path
+from elmo.cli import main
+
+code = main(sys.argv[1:])
+names = [Path(f"/proc/self/task/{task}/comm").read_text() for task in os.listdir("/proc/self/task")]
+print("threads left:", sum("gloo" in name for name in names), flush=True)
+sys.exit(code)
+"""
+
+
+def test_no_thread_of_a_group_of_processes_outlives_its_run(corpus, tmp_path):
+    # One that did could abort the process at its very end, a run in twelve.
+    program = tmp_path / "counts_threads.py"
+    program.write_text(COUNTS_THREADS)
+    settings = quick(corpus, tmp_path / "run", steps=2)
+    done = run_in_two_processes([program], ["train", *flags(settings)])
+    assert done.stdout.count("threads left: 0") == 2, done.stdout
 
 
 # --- fine-tuning --------------------------------------------------------------------------------

@@ -83,6 +83,8 @@ def finetune(
 
 
 def _tell(report: TrainReport) -> int:
+    if not report.is_first:
+        return DONE if report.finished else STOPPED
     progress = report.progress
     say(
         f"{report.out}: step {progress.step:,}, {progress.tokens:,} words in "

@@ -70,6 +70,10 @@ class Gradients:
             self._parallel = DistributedDataParallel(self.model)
         self._graphed = self._make_graphed()
 
+    def close(self) -> None:
+        """Let go of the other processes; no step follows."""
+        self._parallel = self.model
+
     def find(self, batches: Iterator[tuple[Batch, Position]], step: int) -> tuple[int, Position]:
         """Find the clipped gradients of a step.
 

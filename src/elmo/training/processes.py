@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import importlib
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -81,10 +83,26 @@ def joined(device: str) -> Iterator[Processes]:
     chosen = find_device(f"cuda:{local}" if _wants_gpu(device) else "cpu")
     if chosen.type == "cuda":
         torch.cuda.set_device(chosen)
-    dist.init_process_group("nccl" if chosen.type == "cuda" else "gloo")
-    try:
+    with _group("nccl" if chosen.type == "cuda" else "gloo"):
         yield Processes(dist.get_rank(), world, chosen)
+
+
+@contextmanager
+def _group(backend: str) -> Iterator[None]:
+    """Form a group of processes whose threads end with it.
+
+    They end with the last object that knows the group. A thread that is still there when Python
+    ends, and lets go of a tensor then, takes the process with it: SIGABRT, after all was saved.
+    """
+    # Its functions name the group of the moment in which they are imported as default; imported
+    # later, by the first wrapped model, they would hold ours for ever.
+    importlib.import_module("torch.distributed.nn.functional")
+
+    dist.init_process_group(backend)
+    try:
+        yield
     finally:
+        gc.collect()  # wrapped models know the group, and hold themselves
         dist.destroy_process_group()
 
 

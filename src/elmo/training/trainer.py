@@ -66,6 +66,8 @@ class TrainReport:
     """Mean training loss since the last row of metrics."""
     words_per_second: float
     curve: Path | None
+    is_first: bool = True
+    """Whether this process is the one that speaks to people, and knows what was measured."""
 
 
 def train(settings: TrainSettings) -> TrainReport:
@@ -200,6 +202,7 @@ class _Run:
 
     def __exit__(self, *_: object) -> None:
         self.record.close()
+        self.gradients.close()
 
     # --- the loop ---------------------------------------------------------------------------------
 
@@ -249,6 +252,7 @@ class _Run:
             loss=self._mean_loss() if self.gradients.n_losses else self.last_loss,
             words_per_second=self.progress.tokens / max(1e-9, self.progress.seconds),
             curve=curve,
+            is_first=self.processes.is_first,
         )
 
     last_loss = math.nan
