@@ -182,9 +182,8 @@ class Streams:
     def plan_ahead(self, position: Position) -> None:
         """Order the next epoch beside everything else, once half of this one is over."""
         if position.window == self.windows_per_epoch // 2:
-            threading.Thread(
-                target=self._plans.get, args=(position.epoch + 1,), daemon=True
-            ).start()
+            # Waited for when Python ends: a thread that it cuts off in compiled code may abort it.
+            threading.Thread(target=self._plans.get, args=(position.epoch + 1,)).start()
 
     def one_pass(self, limit: int | None = None) -> Iterator[Batch]:
         """Give the first epoch once, its last window shorter than the others if need be.
