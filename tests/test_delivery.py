@@ -1,5 +1,8 @@
 """Results: one a sentence, whole, in memory that nobody else's result keeps for long."""
 
+from concurrent.futures import ThreadPoolExecutor
+from unittest.mock import MagicMock
+
 import numpy as np
 import pytest
 import torch
@@ -9,14 +12,17 @@ from hypothesis import strategies as st
 from elmo import delivery
 from elmo.delivery import (
     EmbeddedBatch,
+    HostCopies,
     array_parts,
     by_sentence,
+    copied_without_room,
     deliver_arrays,
     deliver_tensors,
     deliver_windows,
     own_parts,
     shared_parts,
 )
+from elmo.errors import ElmoError
 
 sizes_of_a_batch = st.lists(st.integers(0, 5), min_size=1, max_size=6)
 leads = st.sampled_from([(), (1,), (3,)])
@@ -131,3 +137,52 @@ def test_windows_before_a_failure_are_delivered(copies):
     assert next(delivered)[0] == [["a"]]
     with pytest.raises(ValueError, match="no text"):
         next(delivered)
+
+
+# --- too little memory ----------------------------------------------------------------------------
+
+
+@given(sizes=sizes_of_a_batch, lead=leads)
+def test_what_is_copied_without_room_is_the_same(sizes, lead):
+    batch = make_batch(sizes, lead)
+    for dtype in (torch.float32, torch.float16):
+        parts = copied_without_room(batch, dtype)
+        for part, own in zip(parts, own_parts(batch), strict=True):
+            assert np.array_equal(part, own.to(dtype).numpy())
+            assert part.dtype == own.to(dtype).numpy().dtype
+
+
+@pytest.mark.parametrize("n_words", [3, 3 << 17, 3 << 20])
+def test_results_arrive_though_a_gpu_has_no_memory_left_to_sort_them(n_words, monkeypatch):
+    def no_room(*_):
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    monkeypatch.setattr(delivery, "by_sentence", no_room)
+    for name in ("synchronize", "Event", "Stream", "current_stream", "stream"):
+        monkeypatch.setattr(delivery.torch.cuda, name, MagicMock())
+    batch = make_batch([n_words - 1, 1])
+    with ThreadPoolExecutor(max_workers=1) as worker:
+        copies = HostCopies(torch.device("cpu"), torch.float32, worker)
+        parts = copies.begin(batch)()
+    for part, own in zip(parts, own_parts(batch), strict=True):
+        assert np.array_equal(part, own.numpy())
+
+
+def test_other_failures_of_a_copy_are_told(monkeypatch):
+    def broken(*_):
+        raise RuntimeError("CUDA error: unspecified launch failure")
+
+    monkeypatch.setattr(delivery, "by_sentence", broken)
+    with ThreadPoolExecutor(max_workers=1) as worker:
+        copies = HostCopies(torch.device("cpu"), torch.float32, worker)
+        with pytest.raises(RuntimeError, match="launch failure"):
+            copies.begin(make_batch([1]))()
+
+
+def test_tensors_that_a_gpu_cannot_hold_are_named(monkeypatch):
+    def no_room(*_):
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    monkeypatch.setattr(delivery, "own_parts", no_room)
+    with pytest.raises(ElmoError, match=r"do not fit on cpu: .*convert_to_tensor=False"):
+        next(deliver_tensors(iter([make_batch([1])])))

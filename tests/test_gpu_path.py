@@ -215,6 +215,8 @@ def test_other_errors_are_not_taken_for_too_little_memory(plain, monkeypatch):
     with pytest.raises(RuntimeError, match="something else"):
         embed(pipeline, SENTENCES)
     assert is_out_of_memory(RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling"))
+    assert is_out_of_memory(RuntimeError("CUDA error: out of memory"))  # of pinned memory
+    assert not is_out_of_memory(RuntimeError("CUDA error: unspecified launch failure"))
 
 
 def test_batches_of_a_gpu_fit_its_memory(plain, monkeypatch):

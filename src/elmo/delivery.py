@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -71,11 +72,11 @@ def deliver_tensors(
         dtype: Type of the tensors.
     """
     for computed in batches:
-        batch = replace(computed, vectors=computed.vectors.to(_DTYPES[dtype]))
-        if batch.vectors.device.type == "cpu":
-            yield batch, own_parts(batch)
-        else:
-            yield batch, _shared_or_told(batch)
+        with _told_where_full(computed.vectors.device):
+            batch = replace(computed, vectors=computed.vectors.to(_DTYPES[dtype]))
+            is_here = batch.vectors.device.type == "cpu"
+            parts = own_parts(batch) if is_here else shared_parts(batch)
+        yield batch, parts
 
 
 def own_parts(batch: EmbeddedBatch) -> list[Tensor]:
@@ -99,15 +100,17 @@ def shared_parts(batch: EmbeddedBatch, most_bytes: int = SHARED_BYTES) -> list[T
     return parts
 
 
-def _shared_or_told(batch: EmbeddedBatch) -> list[Tensor]:
+@contextmanager
+def _told_where_full(device: torch.device) -> Iterator[None]:
+    """Say what to change where the memory of a GPU does not hold all results."""
     try:
-        return shared_parts(batch)
+        yield
     except RuntimeError as error:
         if not is_out_of_memory(error):
             raise
         raise ElmoError(
-            f"the vectors of all sentences do not fit on {batch.vectors.device}: take arrays in "
-            "host memory (convert_to_tensor=False), fewer layers, or fewer sentences a call"
+            f"the vectors of all sentences do not fit on {device}: take arrays in host memory "
+            "(convert_to_tensor=False), fewer layers, or fewer sentences a call"
         ) from error
 
 
@@ -209,13 +212,28 @@ class HostCopies:
             What waits for the arrays of its sentences, and gives them.
         """
         if batch.vectors.nbytes <= _SMALL_BYTES:
-            return partial(self._copy_small, batch)
+            return partial(self._copied, batch, self._copy_small)
         if batch.vectors.nbytes <= _MODEST_BYTES:
-            return partial(self._copy_modest, batch)
+            return partial(self._copied, batch, self._copy_modest)
         launched = torch.cuda.Event()  # type: ignore[no-untyped-call]
         launched.record(torch.cuda.current_stream(self._device))
+        copy = partial(self._copy_large, launched=launched)
         with interrupts_later():
-            return self._worker.submit(self._copy, batch, launched).result
+            return self._worker.submit(self._copied, batch, copy).result
+
+    def _copied(
+        self, batch: EmbeddedBatch, copy: Callable[[EmbeddedBatch], list[Array]]
+    ) -> list[Array]:
+        """Copy the results of a batch in a way that is fast, unless there is no room for it."""
+        try:
+            return copy(batch)
+        except RuntimeError as error:
+            if not is_out_of_memory(error):
+                raise
+        # Here, not above: what the error holds must be free. Whatever was launched has to end: it
+        # may be on another stream than this thread's.
+        torch.cuda.synchronize(self._device)
+        return copied_without_room(batch, self._dtype)
 
     def _copy_small(self, batch: EmbeddedBatch) -> list[Array]:
         flat = by_sentence(batch.vectors, batch.sizes).to(self._dtype).cpu().numpy()
@@ -228,7 +246,7 @@ class HostCopies:
         return self._end_part(*begun, batch.vectors.shape)
 
     @torch.no_grad()
-    def _copy(self, batch: EmbeddedBatch, launched: torch.cuda.Event) -> list[Array]:
+    def _copy_large(self, batch: EmbeddedBatch, launched: torch.cuda.Event) -> list[Array]:
         """Copy the results of a batch, in parts; in the worker."""
         if self._stream is None:
             self._stream = torch.cuda.Stream(self._device)  # type: ignore[no-untyped-call]
@@ -276,6 +294,18 @@ class HostCopies:
             pinned = torch.empty(values, dtype=self._dtype, pin_memory=True)
             self._pinned[number] = pinned
         return pinned[:values]
+
+
+@torch.no_grad()
+def copied_without_room(batch: EmbeddedBatch, dtype: torch.dtype) -> list[Array]:
+    """Copy the results of a batch as they are, and do on the host what the GPU has no memory for.
+
+    Args:
+        batch: On any device.
+        dtype: Type of the arrays.
+    """
+    here = replace(batch, vectors=batch.vectors.cpu().to(dtype))
+    return [part.numpy() for part in own_parts(here)]
 
 
 def by_sentence(vectors: Tensor, sizes: Sequence[int]) -> Tensor:

@@ -35,8 +35,12 @@ def send(array: npt.NDArray[Any], device: torch.device) -> Tensor:
 
 
 def is_out_of_memory(error: RuntimeError) -> bool:
-    """Tell whether an error says that a GPU has too little memory."""
-    return isinstance(error, torch.OutOfMemoryError) or "CUBLAS_STATUS_ALLOC_FAILED" in str(error)
+    """Tell whether an error says that a GPU has too little memory, or the host for copies to it."""
+    if isinstance(error, torch.OutOfMemoryError):
+        return True
+    # What cuBLAS says of its own memory, and CUDA of pinned memory.
+    said = str(error)
+    return "CUBLAS_STATUS_ALLOC_FAILED" in said or "CUDA error: out of memory" in said
 
 
 def free_memory(device: torch.device) -> int:
