@@ -14,8 +14,8 @@ from elmo.delivery import (
     EmbeddedBatch,
     HostCopies,
     array_parts,
-    by_sentence,
     copied_without_room,
+    copy_by_sentence_in_torch,
     deliver_arrays,
     deliver_tensors,
     deliver_windows,
@@ -23,6 +23,7 @@ from elmo.delivery import (
     shared_parts,
 )
 from elmo.errors import ElmoError
+from elmo.kernels.sentence_copies import copy_by_sentence
 
 sizes_of_a_batch = st.lists(st.integers(0, 5), min_size=1, max_size=6)
 leads = st.sampled_from([(), (1,), (3,)])
@@ -46,12 +47,45 @@ def test_shared_parts_are_the_same_vectors(sizes, lead, most_bytes):
 @given(sizes=sizes_of_a_batch, lead=leads)
 def test_the_layers_of_a_sentence_lie_together(sizes, lead):
     batch = make_batch(sizes, lead)
-    flat = by_sentence(batch.vectors, sizes).numpy()
-    for part, own in zip(
-        array_parts(flat, sizes, batch.vectors.shape), own_parts(batch), strict=True
-    ):
+    parts = array_parts(batch.vectors.numpy(), sizes)
+    for part, own in zip(parts, own_parts(batch), strict=True):
         assert part.flags.c_contiguous
         assert np.array_equal(part, own.numpy())
+
+
+@given(
+    sizes=st.lists(st.integers(0, 40), min_size=1, max_size=40),
+    n_layers=st.integers(1, 4),
+    dim=st.sampled_from([1, 3, 1024, 40_000]),
+    threads=st.integers(1, 5),
+    dtype=st.sampled_from([np.float32, np.float16]),
+)
+def test_copies_by_sentence_are_those_of_pytorch(sizes, n_layers, dim, threads, dtype):
+    counts = np.array(sizes)
+    n = min(counts.sum(), 4_000_000 // dim)  # pages of 2 MB: none, one, or several
+    counts = np.diff(np.minimum(np.cumsum([0, *sizes]), n))
+    vectors = np.random.default_rng(0).integers(0, 2000, (n_layers, n, dim)).astype(dtype)
+    copied, expected = (np.full((n_layers * n, dim), np.nan, dtype) for _ in range(2))
+    copy_by_sentence_in_torch(vectors, counts, expected)
+    if copy_by_sentence(vectors, counts, copied, threads):
+        assert np.array_equal(copied, expected)
+    start = 0
+    for size in counts:
+        end = start + size
+        own = expected[n_layers * start : n_layers * end].reshape(n_layers, size, dim)
+        assert np.array_equal(own, vectors[:, start:end])
+        start = end
+
+
+@pytest.mark.parametrize(
+    ("shape", "sizes", "out"),
+    [((2, 3, 4), [1, 1], (6, 4)), ((2, 3, 4), [4, -1], (6, 4)), ((2, 3, 4), [3], (5, 4))],
+)
+def test_copies_by_sentence_keep_within_their_memory(shape, sizes, out):
+    with pytest.raises(ValueError, match="in sentences of"):
+        copy_by_sentence(np.zeros(shape), np.array(sizes), np.zeros(out), 1)
+    with pytest.raises(ValueError, match="in sentences of"):
+        copy_by_sentence(np.zeros((4, 3, 2)).T, np.array([3]), np.zeros((6, 4)), 1)
 
 
 @pytest.mark.parametrize("deliver", [deliver_tensors, deliver_arrays])
@@ -152,12 +186,12 @@ def test_what_is_copied_without_room_is_the_same(sizes, lead):
             assert part.dtype == own.to(dtype).numpy().dtype
 
 
-@pytest.mark.parametrize("n_words", [3, 3 << 17, 3 << 20])
-def test_results_arrive_though_a_gpu_has_no_memory_left_to_sort_them(n_words, monkeypatch):
+@pytest.mark.parametrize("n_words", [3 << 17, 3 << 20])
+def test_results_arrive_though_there_is_no_memory_to_copy_them_through(n_words, monkeypatch):
     def no_room(*_):
-        raise torch.OutOfMemoryError("CUDA out of memory")
+        raise RuntimeError("CUDA error: out of memory")  # what is said of pinned memory
 
-    monkeypatch.setattr(delivery, "by_sentence", no_room)
+    monkeypatch.setattr(HostCopies, "_buffer", no_room)
     for name in ("synchronize", "Event", "Stream", "current_stream", "stream"):
         monkeypatch.setattr(delivery.torch.cuda, name, MagicMock())
     batch = make_batch([n_words - 1, 1])
@@ -172,11 +206,11 @@ def test_other_failures_of_a_copy_are_told(monkeypatch):
     def broken(*_):
         raise RuntimeError("CUDA error: unspecified launch failure")
 
-    monkeypatch.setattr(delivery, "by_sentence", broken)
+    monkeypatch.setattr(delivery, "array_parts", broken)
     with ThreadPoolExecutor(max_workers=1) as worker:
         copies = HostCopies(torch.device("cpu"), torch.float32, worker)
         with pytest.raises(RuntimeError, match="launch failure"):
-            copies.begin(make_batch([1]))()
+            copies.begin(make_batch([1, 1]))()
 
 
 def test_tensors_that_a_gpu_cannot_hold_are_named(monkeypatch):

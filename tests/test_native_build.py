@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from elmo.kernels import compiler, word_numbers
+from elmo.kernels import compiler, sentence_copies, word_numbers
 from elmo.kernels.compiler import COMPILERS, cpu_instructions, instruction_flags, kernel, why_not
 
 HAS_COMPILER = any(map(shutil.which, COMPILERS))
@@ -22,9 +22,10 @@ def test_a_machine_with_a_compiler_has_the_kernel() -> None:
 
 @pytest.mark.skipif(not HAS_COMPILER, reason="there is no C++ compiler")
 @pytest.mark.skipif(not (HEADERS / "Python.h").exists(), reason="Python's headers are not there")
-def test_a_machine_with_a_compiler_and_headers_has_the_loops_over_words() -> None:
-    assert word_numbers._library() is not None
+@pytest.mark.parametrize("module", [word_numbers, sentence_copies])
+def test_a_machine_with_a_compiler_and_headers_has_the_loops_of_the_host(module) -> None:
+    assert module._library() is not None
     flags = [*compiler._FLAGS, "-Wall", "-Wextra", "-Werror", "-fsyntax-only", f"-I{HEADERS}"]
-    command = [compiler._compiler(), *flags, str(word_numbers._SOURCE)]
+    command = [compiler._compiler(), *flags, str(module._SOURCE)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

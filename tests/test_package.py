@@ -22,7 +22,7 @@ LEVELS = [
     {"errors", "signals"},
     {"settings"},
     {"kernels.gpu", "kernels.compiler"},
-    {"kernels.native_resources", "kernels.word_numbers"},
+    {"kernels.native_resources", "kernels.word_numbers", "kernels.sentence_copies"},
     {"kernels.native"},
     {"kernels.native_layers"},
     {"kernels.inference_cell", "kernels.inference_graphs", "kernels.word_filters"},

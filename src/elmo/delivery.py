@@ -4,12 +4,13 @@ On a CPU every sentence gets memory of its own. On a GPU that would be a kernel 
 than all the computing; there, some sentences share a tensor of a few megabytes, and keeping the
 vectors of one of them keeps that.
 
-Copying from a GPU is slow, too, so that it is done beside everything else: a thread copies batches
-through pinned memory, on a stream of its own, while the GPU computes and more is launched.
+Copying from a GPU is slow, too, so that it is done beside everything else: two threads copy batches
+through pinned memory, on streams of their own, while the GPU computes and more is launched.
 """
 
 from __future__ import annotations
 
+import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -25,8 +26,9 @@ from torch import Tensor
 
 from elmo.batching import step_runs
 from elmo.characters import ragged_positions
-from elmo.devices import is_out_of_memory, send
+from elmo.devices import is_out_of_memory
 from elmo.errors import ElmoError
+from elmo.kernels.sentence_copies import copy_by_sentence
 from elmo.sentences import Words, collector_paused
 from elmo.settings import OutputDtype
 from elmo.signals import interrupts_later
@@ -38,6 +40,8 @@ _SMALL_BYTES = 1 << 20
 """Results up to this size are copied at once: a single sentence should not wait for anything."""
 _MODEST_BYTES = 16 << 20
 """Up to this one, without a thread and a stream, for which new memory has to be found first."""
+_COPYING = 2
+"""Batches that are copied at a time: Python has something to do for one, another goes on."""
 _MOST_ON_THEIR_WAY = 2
 """Batches that are copied, or wait for it, while the next one is launched: they take memory."""
 _DTYPES = {"float32": torch.float32, "float16": torch.float16}
@@ -125,14 +129,14 @@ def deliver_arrays(
     """
     copies: HostCopies | None = None
     on_their_way: deque[tuple[EmbeddedBatch, Callable[[], list[Array]]]] = deque()
-    with ThreadPoolExecutor(max_workers=1, thread_name_prefix="elmo-copies") as worker:
+    with ThreadPoolExecutor(_COPYING, thread_name_prefix="elmo-copies") as workers:
         failures: list[Exception] = []
         for batch in _until_failure(batches, failures):
             if batch.vectors.device.type == "cpu":
                 own = replace(batch, vectors=batch.vectors.to(_DTYPES[dtype]))
                 yield batch, [part.numpy() for part in own_parts(own)]
                 continue
-            copies = copies or HostCopies(batch.vectors.device, _DTYPES[dtype], worker)
+            copies = copies or HostCopies(batch.vectors.device, _DTYPES[dtype], workers)
             on_their_way.append((batch, copies.begin(batch)))
             if len(on_their_way) > _MOST_ON_THEIR_WAY:
                 yield _arrived(*on_their_way.popleft())
@@ -187,23 +191,32 @@ def deliver_windows(
             yield begun.popleft(), [found.pop(number) for number in range(len(found))]
 
 
+class _Lane(threading.local):
+    """What each thread that copies has for itself."""
+
+    stream: torch.cuda.Stream | None = None
+
+    def __init__(self) -> None:
+        self.pinned: dict[int, Tensor] = {}
+        """Memory for two parts: one on its way from the GPU, one that goes on from there."""
+
+
 class HostCopies:
     """Copies results of a GPU to host memory while everything else goes on.
 
     Args:
         device: The GPU.
         dtype: Type of the arrays.
-        worker: A single thread: two copies share nothing but would wait for the same memory.
+        workers: The threads for it.
     """
 
     def __init__(
-        self, device: torch.device, dtype: torch.dtype, worker: ThreadPoolExecutor
+        self, device: torch.device, dtype: torch.dtype, workers: ThreadPoolExecutor
     ) -> None:
         self._device = device
         self._dtype = dtype
-        self._worker = worker
-        self._stream: torch.cuda.Stream | None = None
-        self._pinned: dict[int, Tensor] = {}  # two of the worker, one of the thread that asks
+        self._workers = workers
+        self._lane = _Lane()
 
     def begin(self, batch: EmbeddedBatch) -> Callable[[], list[Array]]:
         """Begin to copy the results of a batch that was launched last.
@@ -219,7 +232,7 @@ class HostCopies:
         launched.record(torch.cuda.current_stream(self._device))
         copy = partial(self._copy_large, launched=launched)
         with interrupts_later():
-            return self._worker.submit(self._copied, batch, copy).result
+            return self._workers.submit(self._copied, batch, copy).result
 
     def _copied(
         self, batch: EmbeddedBatch, copy: Callable[[EmbeddedBatch], list[Array]]
@@ -236,21 +249,22 @@ class HostCopies:
         return copied_without_room(batch, self._dtype)
 
     def _copy_small(self, batch: EmbeddedBatch) -> list[Array]:
-        flat = by_sentence(batch.vectors, batch.sizes).to(self._dtype).cpu().numpy()
-        return array_parts(flat, batch.sizes, batch.vectors.shape)
+        here = batch.vectors.to(self._dtype).cpu().numpy()
+        return [here] if len(batch.sizes) == 1 else array_parts(here, batch.sizes)
 
     @torch.no_grad()
     def _copy_modest(self, batch: EmbeddedBatch) -> list[Array]:
         current = torch.cuda.current_stream(self._device)
-        begun = self._begin_part(batch.vectors, batch.sizes, 2, current)
-        return self._end_part(*begun, batch.vectors.shape)
+        return self._end_part(*self._begin_part(batch.vectors, batch.sizes, 0, current))
 
     @torch.no_grad()
     def _copy_large(self, batch: EmbeddedBatch, launched: torch.cuda.Event) -> list[Array]:
-        """Copy the results of a batch, in parts; in the worker."""
-        if self._stream is None:
-            self._stream = torch.cuda.Stream(self._device)  # type: ignore[no-untyped-call]
-        self._stream.wait_event(launched)
+        """Copy the results of a batch, in parts; in one of the workers."""
+        stream = self._lane.stream
+        if stream is None:  # first in its turn, or float16 would wait for kernels of the model
+            stream = torch.cuda.Stream(self._device, priority=-1)  # type: ignore[no-untyped-call]
+            self._lane.stream = stream
+        stream.wait_event(launched)
         parts: list[Array] = []
         copying: tuple[Tensor, list[int], torch.cuda.Event] | None = None
         start = 0
@@ -258,13 +272,13 @@ class HostCopies:
         for number, run in enumerate(runs):
             words = sum(run)
             vectors = batch.vectors.narrow(-2, start, words)
-            begun = self._begin_part(vectors, run, number % 2, self._stream)
+            begun = self._begin_part(vectors, run, number % 2, stream)
             start += words
             if copying is not None:
-                parts += self._end_part(*copying, batch.vectors.shape)
+                parts += self._end_part(*copying)
             copying = begun
         if copying is not None:
-            parts += self._end_part(*copying, batch.vectors.shape)
+            parts += self._end_part(*copying)
         return parts
 
     def _begin_part(
@@ -272,27 +286,24 @@ class HostCopies:
     ) -> tuple[Tensor, list[int], torch.cuda.Event]:
         """Start to copy the vectors of some sentences to one of the pinned buffers."""
         with torch.cuda.stream(stream):
-            flat = by_sentence(vectors, sizes).to(self._dtype)
-            target = self._buffer(buffer, flat.numel()).view_as(flat)
-            target.copy_(flat, non_blocking=True)
+            target = self._buffer(buffer, vectors.numel()).view(vectors.shape)
+            # Each layer is without gaps: PyTorch would close those between them in more memory.
+            for own, layer in zip(_layers(target), _layers(vectors), strict=True):
+                own.copy_(layer.to(self._dtype), non_blocking=True)
             done = torch.cuda.Event()  # type: ignore[no-untyped-call]
             done.record(stream)
         return target, sizes, done
 
-    def _end_part(
-        self, pinned: Tensor, sizes: list[int], done: torch.cuda.Event, shape: Sequence[int]
-    ) -> list[Array]:
+    def _end_part(self, pinned: Tensor, sizes: list[int], done: torch.cuda.Event) -> list[Array]:
         done.synchronize()
-        # NumPy asks for huge pages, without which fresh memory costs more than the copy.
-        array = np.empty(tuple(pinned.shape), dtype=str(self._dtype).removeprefix("torch."))
-        torch.from_numpy(array).copy_(pinned)
-        return array_parts(array, sizes, shape)
+        threads = (torch.get_num_threads() - 1) // _COPYING  # and one that launches
+        return array_parts(pinned.numpy(), sizes, max(1, threads))
 
     def _buffer(self, number: int, values: int) -> Tensor:
-        pinned = self._pinned.get(number)
+        pinned = self._lane.pinned.get(number)
         if pinned is None or pinned.numel() < values:
             pinned = torch.empty(values, dtype=self._dtype, pin_memory=True)
-            self._pinned[number] = pinned
+            self._lane.pinned[number] = pinned
         return pinned[:values]
 
 
@@ -308,42 +319,42 @@ def copied_without_room(batch: EmbeddedBatch, dtype: torch.dtype) -> list[Array]
     return [part.numpy() for part in own_parts(here)]
 
 
-def by_sentence(vectors: Tensor, sizes: Sequence[int]) -> Tensor:
-    """Put the layers of each sentence together.
+def array_parts(vectors: Array, sizes: Sequence[int], threads: int = 1) -> list[Array]:
+    """Give each sentence its vectors, all of them in fresh memory that they share.
 
     Args:
-        vectors: Shape `(n, dim)` or `(n_layers, n, dim)`.
-        sizes: Words of each sentence, n together.
-
-    Returns:
-        Shape `(n, dim)` or `(n_layers * n, dim)`: all layers of the first sentence, then those of
-        the second, ...
-    """
-    if vectors.dim() == 2 or len(sizes) == 1:
-        return vectors.reshape(-1, vectors.shape[-1])
-    n_layers, n, dim = vectors.shape
-    counts = np.asarray(sizes, dtype=np.int64)
-    sentence, place = ragged_positions(n_layers * counts)
-    starts = (np.cumsum(counts) - counts)[sentence]
-    layer, word = np.divmod(place, counts[sentence])
-    rows = send(layer * n + starts + word, vectors.device)
-    return vectors.reshape(-1, dim).index_select(0, rows)
-
-
-def array_parts(flat: Array, sizes: Sequence[int], shape: Sequence[int]) -> list[Array]:
-    """Cut what `by_sentence` gave.
-
-    Args:
-        flat: Shape `(rows, dim)`.
+        vectors: Of all words, one sentence after another, `(n, dim)` or `(n_layers, n, dim)`.
         sizes: Words of each sentence.
-        shape: Shape of the vectors of the batch, `(n, dim)` or `(n_layers, n, dim)`.
+        threads: How many may copy.
     """
-    lead, dim = tuple(shape[:-2]), shape[-1]
+    *lead, _, dim = vectors.shape
+    layers = vectors if lead else vectors[None]
+    # NumPy asks for large pages, without which fresh memory costs more than the copy.
+    flat = np.empty((vectors.size // dim, dim), dtype=vectors.dtype)
+    counts = np.asarray(sizes, dtype=np.int64)
+    if not copy_by_sentence(layers, counts, flat, threads):
+        copy_by_sentence_in_torch(layers, counts, flat)
     parts = []
     start = 0
     with collector_paused():
         for size in sizes:
-            end = start + size * (lead[0] if lead else 1)
+            end = start + size * len(layers)
             parts.append(flat[start:end].reshape(*lead, size, dim))
             start = end
     return parts
+
+
+def copy_by_sentence_in_torch(vectors: Array, sizes: Array, out: Array) -> None:
+    """Do as `copy_by_sentence`: the reference, and the way where nothing can be built."""
+    n_layers, n, dim = vectors.shape
+    sentence, place = ragged_positions(n_layers * sizes)
+    starts = (np.cumsum(sizes) - sizes)[sentence]
+    layer, word = np.divmod(place, sizes[sentence])
+    rows = torch.from_numpy(layer * n + starts + word)
+    given, target = torch.from_numpy(vectors.reshape(-1, dim)), torch.from_numpy(out)
+    torch.index_select(given, 0, rows, out=target)
+
+
+def _layers(vectors: Tensor) -> Tensor:
+    """Give `(n, dim)` or `(n_layers, n, dim)` as the latter."""
+    return vectors if vectors.dim() == 3 else vectors.unsqueeze(0)
