@@ -1,5 +1,6 @@
 """Results: one a sentence, whole, in memory that nobody else's result keeps for long."""
 
+import ctypes
 from concurrent.futures import ThreadPoolExecutor
 from unittest.mock import MagicMock
 
@@ -13,17 +14,18 @@ from elmo import delivery
 from elmo.delivery import (
     EmbeddedBatch,
     HostCopies,
-    array_parts,
-    copied_without_room,
-    copy_by_sentence_in_torch,
     deliver_arrays,
     deliver_tensors,
     deliver_windows,
     own_parts,
+    plain_copy,
+    rows_by_sentence,
+    sentence_addresses,
+    sentence_views,
     shared_parts,
 )
 from elmo.errors import ElmoError
-from elmo.kernels.sentence_copies import copy_by_sentence
+from elmo.kernels.sentence_copies import Driver, SentenceCopies, _library, sentence_copies
 
 sizes_of_a_batch = st.lists(st.integers(0, 5), min_size=1, max_size=6)
 leads = st.sampled_from([(), (1,), (3,)])
@@ -42,50 +44,6 @@ def test_shared_parts_are_the_same_vectors(sizes, lead, most_bytes):
         whole = part.untyped_storage().nbytes()
         assert whole <= max(most_bytes, len(sizes) and max(sizes) * batch.row_bytes)
         assert own.untyped_storage().nbytes() == own.nbytes
-
-
-@given(sizes=sizes_of_a_batch, lead=leads)
-def test_the_layers_of_a_sentence_lie_together(sizes, lead):
-    batch = make_batch(sizes, lead)
-    parts = array_parts(batch.vectors.numpy(), sizes)
-    for part, own in zip(parts, own_parts(batch), strict=True):
-        assert part.flags.c_contiguous
-        assert np.array_equal(part, own.numpy())
-
-
-@given(
-    sizes=st.lists(st.integers(0, 40), min_size=1, max_size=40),
-    n_layers=st.integers(1, 4),
-    dim=st.sampled_from([1, 3, 1024, 40_000]),
-    threads=st.integers(1, 5),
-    dtype=st.sampled_from([np.float32, np.float16]),
-)
-def test_copies_by_sentence_are_those_of_pytorch(sizes, n_layers, dim, threads, dtype):
-    counts = np.array(sizes)
-    n = min(counts.sum(), 4_000_000 // dim)  # pages of 2 MB: none, one, or several
-    counts = np.diff(np.minimum(np.cumsum([0, *sizes]), n))
-    vectors = np.random.default_rng(0).integers(0, 2000, (n_layers, n, dim)).astype(dtype)
-    copied, expected = (np.full((n_layers * n, dim), np.nan, dtype) for _ in range(2))
-    copy_by_sentence_in_torch(vectors, counts, expected)
-    if copy_by_sentence(vectors, counts, copied, threads):
-        assert np.array_equal(copied, expected)
-    start = 0
-    for size in counts:
-        end = start + size
-        own = expected[n_layers * start : n_layers * end].reshape(n_layers, size, dim)
-        assert np.array_equal(own, vectors[:, start:end])
-        start = end
-
-
-@pytest.mark.parametrize(
-    ("shape", "sizes", "out"),
-    [((2, 3, 4), [1, 1], (6, 4)), ((2, 3, 4), [4, -1], (6, 4)), ((2, 3, 4), [3], (5, 4))],
-)
-def test_copies_by_sentence_keep_within_their_memory(shape, sizes, out):
-    with pytest.raises(ValueError, match="in sentences of"):
-        copy_by_sentence(np.zeros(shape), np.array(sizes), np.zeros(out), 1)
-    with pytest.raises(ValueError, match="in sentences of"):
-        copy_by_sentence(np.zeros((4, 3, 2)).T, np.array([3]), np.zeros((6, 4)), 1)
 
 
 @pytest.mark.parametrize("deliver", [deliver_tensors, deliver_arrays])
@@ -173,44 +131,170 @@ def test_windows_before_a_failure_are_delivered(copies):
         next(delivered)
 
 
+# --- copies by a loop in C++ ----------------------------------------------------------------------
+
+
+class DriverOfNoGpu:
+    """In the place of CUDA's driver: its GPU is the host.
+
+    Args:
+        error: What a copy gives.
+    """
+
+    def __init__(self, error=0):
+        def copy(target, source, n_bytes, stream):
+            ctypes.memmove(target, source, n_bytes)
+            self.streams.add(stream)
+            return error
+
+        pointer = ctypes.c_void_p
+        self.streams = set()
+        one, four = (ctypes.CFUNCTYPE(ctypes.c_int, *[pointer] * n) for n in (1, 4))
+        self._functions = [one(lambda context: 0), four(copy), one(lambda stream: 0)]
+
+    def copies(self, threads, waiting_bytes):
+        driver = Driver(*(ctypes.cast(function, ctypes.c_void_p) for function in self._functions))
+        streams = range(100, 100 + threads)
+        waiting = torch.empty(threads * waiting_bytes, dtype=torch.uint8)
+        return SentenceCopies(driver, ctypes.c_void_p(1), streams, waiting)
+
+
+needs_loop = pytest.mark.skipif(_library() is None, reason="nothing can be built here")
+
+
+@needs_loop
+@given(
+    sizes=st.lists(st.integers(0, 30), min_size=1, max_size=30),
+    n_layers=st.integers(1, 4),
+    dim=st.integers(1, 9),
+    threads=st.integers(1, 5),
+    room=st.integers(1, 40),
+    dtype=st.sampled_from([torch.float32, torch.float16]),
+)
+def test_the_layers_of_a_sentence_come_together(sizes, n_layers, dim, threads, room, dtype):
+    vectors = torch.randn(n_layers, sum(sizes), dim).to(dtype)
+    word_bytes = n_layers * dim * dtype.itemsize
+    array = np.full((n_layers * sum(sizes), dim), np.nan, str(dtype).removeprefix("torch."))
+    copies = DriverOfNoGpu().copies(threads, room * word_bytes)
+    copies.bring(vectors, np.array(sizes), sentence_addresses(array, sizes))
+    rows = rows_by_sentence(n_layers, sizes)
+    assert np.array_equal(array, vectors.flatten(0, 1)[rows].numpy())
+    start = 0
+    for size, view in zip(sizes, sentence_views(array, sizes, [n_layers]), strict=True):
+        assert view.flags.c_contiguous
+        assert np.array_equal(view, vectors[:, start : start + size].numpy())
+        start += size
+
+
+@needs_loop
+def test_an_error_of_the_driver_is_told():
+    vectors, array = torch.randn(2, 50, 3), np.empty((100, 3), np.float32)
+    copies = DriverOfNoGpu(error=700).copies(3, 24)
+    with pytest.raises(RuntimeError, match="the driver says 700"):
+        copies.bring(vectors, np.array([20, 30]), sentence_addresses(array, [20, 30]))
+
+
+@needs_loop
+@pytest.mark.parametrize("sizes", [[1, 1], [4], [4, -1]])
+def test_copies_keep_within_their_memory(sizes):
+    copies, nowhere = DriverOfNoGpu().copies(1, 100), np.zeros(len(sizes), np.int64)
+    with pytest.raises(ValueError, match="in sentences of"):
+        copies.bring(torch.zeros(2, 3, 4), np.array(sizes), nowhere)
+    with pytest.raises(ValueError, match="in sentences of"):
+        copies.bring(torch.zeros(4, 3, 2).transpose(0, 2), np.array([3]), nowhere)
+
+
+def test_without_a_driver_there_is_no_loop(monkeypatch):
+    monkeypatch.setattr("elmo.kernels.sentence_copies._cuda", lambda: None)
+    assert sentence_copies([], 1) is None
+
+
+@pytest.fixture
+def gpu_of_the_host(monkeypatch):
+    """Let the host be taken for a GPU."""
+    for name in ("synchronize", "device", "Event", "Stream", "current_stream", "stream"):
+        monkeypatch.setattr(delivery.torch.cuda, name, MagicMock())
+    monkeypatch.setattr(delivery, "_pinned_like", torch.empty_like)
+    monkeypatch.setattr(delivery, "_threads_of_a_copy", lambda: 3)
+
+
+BY_TORCH = "by torch"
+WAYS = [BY_TORCH, pytest.param("by a loop", marks=needs_loop)]
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("lead", [(), (2,)])
+@pytest.mark.parametrize("n_words", [3, 3 << 16, 3 << 20])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+def test_results_of_any_size_come_whole(way, lead, n_words, dtype, gpu_of_the_host, monkeypatch):
+    driver = DriverOfNoGpu()
+    copies = None if way == BY_TORCH else driver.copies(3, 1 << 20)
+    monkeypatch.setattr(delivery, "sentence_copies", lambda *_: copies)
+    monkeypatch.setattr(delivery, "SHARED_BYTES", 8 << 20)
+    batch = make_batch([n_words // 2, 0, n_words - n_words // 2, 1], lead)
+    with ThreadPoolExecutor(max_workers=2) as workers:
+        parts = HostCopies(torch.device("cpu"), dtype, workers).begin(batch)()
+    for part, own in zip(parts, own_parts(batch), strict=True):
+        assert part.dtype == own.to(dtype).numpy().dtype
+        assert np.array_equal(part, own.to(dtype).numpy())
+    if n_words > 3 << 19 and copies:
+        assert {*driver.streams} <= {100, 101, 102}
+        assert driver.streams
+
+
 # --- too little memory ----------------------------------------------------------------------------
 
 
 @given(sizes=sizes_of_a_batch, lead=leads)
-def test_what_is_copied_without_room_is_the_same(sizes, lead):
+def test_a_plain_copy_is_the_same(sizes, lead):
     batch = make_batch(sizes, lead)
     for dtype in (torch.float32, torch.float16):
-        parts = copied_without_room(batch, dtype)
+        parts = plain_copy(batch, dtype)
         for part, own in zip(parts, own_parts(batch), strict=True):
             assert np.array_equal(part, own.to(dtype).numpy())
             assert part.dtype == own.to(dtype).numpy().dtype
 
 
 @pytest.mark.parametrize("n_words", [3 << 17, 3 << 20])
-def test_results_arrive_though_there_is_no_memory_to_copy_them_through(n_words, monkeypatch):
+def test_results_arrive_though_there_is_no_memory_to_copy_them_through(
+    n_words, gpu_of_the_host, monkeypatch
+):
     def no_room(*_):
         raise RuntimeError("CUDA error: out of memory")  # what is said of pinned memory
 
-    monkeypatch.setattr(HostCopies, "_buffer", no_room)
-    for name in ("synchronize", "Event", "Stream", "current_stream", "stream"):
-        monkeypatch.setattr(delivery.torch.cuda, name, MagicMock())
+    monkeypatch.setattr(delivery, "sentence_copies", no_room)
     batch = make_batch([n_words - 1, 1])
     with ThreadPoolExecutor(max_workers=1) as worker:
-        copies = HostCopies(torch.device("cpu"), torch.float32, worker)
-        parts = copies.begin(batch)()
+        parts = HostCopies(torch.device("cpu"), torch.float32, worker).begin(batch)()
     for part, own in zip(parts, own_parts(batch), strict=True):
         assert np.array_equal(part, own.numpy())
 
 
-def test_other_failures_of_a_copy_are_told(monkeypatch):
+def test_results_arrive_though_a_gpu_has_no_memory_left_to_round_them(monkeypatch):
+    def no_room(*_):
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    batch = make_batch([2, 1])
+    with ThreadPoolExecutor(max_workers=1) as worker:
+        copies = HostCopies(torch.device("cpu"), torch.float16, worker)
+        with monkeypatch.context() as patch:
+            patch.setattr(torch.Tensor, "to", no_room)
+            wait = copies.begin(batch)
+        parts = wait()
+    for part, own in zip(parts, own_parts(batch), strict=True):
+        assert part.dtype == np.float16
+        assert np.array_equal(part, own.numpy())
+
+
+def test_other_failures_of_a_copy_are_told(gpu_of_the_host, monkeypatch):
     def broken(*_):
         raise RuntimeError("CUDA error: unspecified launch failure")
 
-    monkeypatch.setattr(delivery, "array_parts", broken)
+    monkeypatch.setattr(delivery, "sentence_copies", broken)
     with ThreadPoolExecutor(max_workers=1) as worker:
         copies = HostCopies(torch.device("cpu"), torch.float32, worker)
         with pytest.raises(RuntimeError, match="launch failure"):
-            copies.begin(make_batch([1, 1]))()
+            copies.begin(make_batch([3 << 18]))()
 
 
 def test_tensors_that_a_gpu_cannot_hold_are_named(monkeypatch):

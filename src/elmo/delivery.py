@@ -4,8 +4,8 @@ On a CPU every sentence gets memory of its own. On a GPU that would be a kernel 
 than all the computing; there, some sentences share a tensor of a few megabytes, and keeping the
 vectors of one of them keeps that.
 
-Copying from a GPU is slow, too, so that it is done beside everything else: two threads copy batches
-through pinned memory, on streams of their own, while the GPU computes and more is launched.
+Copying from a GPU is slow, too, so that it is done beside everything else, by threads and streams
+of its own (`kernels/sentence_copies.py`), while the GPU computes and more is launched.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from elmo.batching import step_runs
 from elmo.characters import ragged_positions
 from elmo.devices import is_out_of_memory
 from elmo.errors import ElmoError
-from elmo.kernels.sentence_copies import copy_by_sentence
+from elmo.kernels.sentence_copies import SentenceCopies, sentence_copies
 from elmo.sentences import Words, collector_paused
 from elmo.settings import OutputDtype
 from elmo.signals import interrupts_later
@@ -39,9 +39,11 @@ SHARED_BYTES = 64 << 20
 _SMALL_BYTES = 1 << 20
 """Results up to this size are copied at once: a single sentence should not wait for anything."""
 _MODEST_BYTES = 16 << 20
-"""Up to this one, without a thread and a stream, for which new memory has to be found first."""
+"""Up to this one, without a thread of Python to wait for."""
 _COPYING = 2
 """Batches that are copied at a time: Python has something to do for one, another goes on."""
+_MOST_THREADS = 8
+"""Threads that copy a batch: more wait for the memory, or for the GPU."""
 _MOST_ON_THEIR_WAY = 2
 """Batches that are copied, or wait for it, while the next one is launched: they take memory."""
 _DTYPES = {"float32": torch.float32, "float16": torch.float16}
@@ -194,11 +196,8 @@ def deliver_windows(
 class _Lane(threading.local):
     """What each thread that copies has for itself."""
 
-    stream: torch.cuda.Stream | None = None
-
-    def __init__(self) -> None:
-        self.pinned: dict[int, Tensor] = {}
-        """Memory for two parts: one on its way from the GPU, one that goes on from there."""
+    streams: Sequence[torch.cuda.Stream] = ()
+    copies: SentenceCopies | None = None
 
 
 class HostCopies:
@@ -207,7 +206,7 @@ class HostCopies:
     Args:
         device: The GPU.
         dtype: Type of the arrays.
-        workers: The threads for it.
+        workers: Threads for it.
     """
 
     def __init__(
@@ -224,137 +223,141 @@ class HostCopies:
         Returns:
             What waits for the arrays of its sentences, and gives them.
         """
-        if batch.vectors.nbytes <= _SMALL_BYTES:
-            return partial(self._copied, batch, self._copy_small)
-        if batch.vectors.nbytes <= _MODEST_BYTES:
-            return partial(self._copied, batch, self._copy_modest)
+        batch = self._converted(batch)
+        if batch.vectors.dtype != self._dtype or batch.vectors.nbytes <= _SMALL_BYTES:
+            return partial(plain_copy, batch, self._dtype)
         launched = torch.cuda.Event()  # type: ignore[no-untyped-call]
         launched.record(torch.cuda.current_stream(self._device))
-        copy = partial(self._copy_large, launched=launched)
+        copy = partial(self._copied, batch, launched)
+        if batch.vectors.nbytes <= _MODEST_BYTES:
+            return copy
         with interrupts_later():
-            return self._workers.submit(self._copied, batch, copy).result
+            return self._workers.submit(copy).result
 
-    def _copied(
-        self, batch: EmbeddedBatch, copy: Callable[[EmbeddedBatch], list[Array]]
-    ) -> list[Array]:
+    def _converted(self, batch: EmbeddedBatch) -> EmbeddedBatch:
+        """Give a batch the type of the arrays, if there is room for it on the GPU."""
+        try:
+            return replace(batch, vectors=batch.vectors.to(self._dtype).contiguous())
+        except RuntimeError as error:
+            if not is_out_of_memory(error):
+                raise
+        return batch
+
+    def _copied(self, batch: EmbeddedBatch, launched: torch.cuda.Event) -> list[Array]:
         """Copy the results of a batch in a way that is fast, unless there is no room for it."""
         try:
-            return copy(batch)
+            with torch.cuda.device(self._device):
+                return self._copy(batch, launched)
         except RuntimeError as error:
             if not is_out_of_memory(error):
                 raise
         # Here, not above: what the error holds must be free. Whatever was launched has to end: it
         # may be on another stream than this thread's.
         torch.cuda.synchronize(self._device)
-        return copied_without_room(batch, self._dtype)
-
-    def _copy_small(self, batch: EmbeddedBatch) -> list[Array]:
-        here = batch.vectors.to(self._dtype).cpu().numpy()
-        return [here] if len(batch.sizes) == 1 else array_parts(here, batch.sizes)
+        return plain_copy(batch, self._dtype)
 
     @torch.no_grad()
-    def _copy_modest(self, batch: EmbeddedBatch) -> list[Array]:
-        current = torch.cuda.current_stream(self._device)
-        return self._end_part(*self._begin_part(batch.vectors, batch.sizes, 0, current))
-
-    @torch.no_grad()
-    def _copy_large(self, batch: EmbeddedBatch, launched: torch.cuda.Event) -> list[Array]:
-        """Copy the results of a batch, in parts; in one of the workers."""
-        stream = self._lane.stream
-        if stream is None:  # first in its turn, or float16 would wait for kernels of the model
-            stream = torch.cuda.Stream(self._device, priority=-1)  # type: ignore[no-untyped-call]
-            self._lane.stream = stream
-        stream.wait_event(launched)
-        parts: list[Array] = []
-        copying: tuple[Tensor, list[int], torch.cuda.Event] | None = None
-        start = 0
-        runs = step_runs(batch.sizes, SHARED_BYTES // max(1, batch.row_bytes))
-        for number, run in enumerate(runs):
-            words = sum(run)
-            vectors = batch.vectors.narrow(-2, start, words)
-            begun = self._begin_part(vectors, run, number % 2, stream)
-            start += words
-            if copying is not None:
-                parts += self._end_part(*copying)
-            copying = begun
-        if copying is not None:
-            parts += self._end_part(*copying)
-        return parts
-
-    def _begin_part(
-        self, vectors: Tensor, sizes: list[int], buffer: int, stream: torch.cuda.Stream
-    ) -> tuple[Tensor, list[int], torch.cuda.Event]:
-        """Start to copy the vectors of some sentences to one of the pinned buffers."""
-        with torch.cuda.stream(stream):
-            target = self._buffer(buffer, vectors.numel()).view(vectors.shape)
-            # Each layer is without gaps: PyTorch would close those between them in more memory.
-            for own, layer in zip(_layers(target), _layers(vectors), strict=True):
-                own.copy_(layer.to(self._dtype), non_blocking=True)
-            done = torch.cuda.Event()  # type: ignore[no-untyped-call]
-            done.record(stream)
-        return target, sizes, done
-
-    def _end_part(self, pinned: Tensor, sizes: list[int], done: torch.cuda.Event) -> list[Array]:
-        done.synchronize()
-        threads = (torch.get_num_threads() - 1) // _COPYING  # and one that launches
-        return array_parts(pinned.numpy(), sizes, max(1, threads))
-
-    def _buffer(self, number: int, values: int) -> Tensor:
-        pinned = self._lane.pinned.get(number)
-        if pinned is None or pinned.numel() < values:
-            pinned = torch.empty(values, dtype=self._dtype, pin_memory=True)
-            self._lane.pinned[number] = pinned
-        return pinned[:values]
+    def _copy(self, batch: EmbeddedBatch, launched: torch.cuda.Event) -> list[Array]:
+        lane = self._lane
+        if not lane.streams:
+            lane.streams = [torch.cuda.Stream() for _ in range(_threads_of_a_copy())]  # type: ignore[no-untyped-call]
+        for stream in lane.streams:
+            stream.wait_event(launched)
+        lane.copies = lane.copies or sentence_copies(lane.streams, batch.row_bytes)
+        *lead, _, dim = batch.vectors.shape
+        layers = batch.vectors if lead else batch.vectors[None]
+        runs = list(step_runs(batch.sizes, SHARED_BYTES // max(1, batch.row_bytes)))
+        # NumPy asks for large pages, without which fresh memory costs more than the copy.
+        dtype = str(self._dtype).removeprefix("torch.")
+        arrays = [np.empty((len(layers) * sum(run), dim), dtype) for run in runs]
+        if lane.copies is not None:
+            targets = np.concatenate(list(map(sentence_addresses, arrays, runs)))
+            lane.copies.bring(layers, np.array(batch.sizes), targets)
+        else:
+            copy_by_torch(layers, runs, arrays, lane.streams[0])
+        with collector_paused():
+            cut = partial(sentence_views, lead=lead)
+            return [part for parts in map(cut, arrays, runs) for part in parts]
 
 
-@torch.no_grad()
-def copied_without_room(batch: EmbeddedBatch, dtype: torch.dtype) -> list[Array]:
-    """Copy the results of a batch as they are, and do on the host what the GPU has no memory for.
+def _threads_of_a_copy() -> int:
+    """Say how many threads copy a batch: PyTorch's, but for one that launches."""
+    return max(1, min(_MOST_THREADS, (torch.get_num_threads() - 1) // _COPYING))
+
+
+def plain_copy(batch: EmbeddedBatch, dtype: torch.dtype) -> list[Array]:
+    """Copy the results of a batch: the reference, and the way for a few, or without any room.
 
     Args:
         batch: On any device.
         dtype: Type of the arrays.
     """
-    here = replace(batch, vectors=batch.vectors.cpu().to(dtype))
-    return [part.numpy() for part in own_parts(here)]
+    here = replace(batch, vectors=batch.vectors.detach().cpu().to(dtype))
+    parts = [here.vectors] if len(batch.sizes) == 1 else own_parts(here)
+    return [part.numpy() for part in parts]
 
 
-def array_parts(vectors: Array, sizes: Sequence[int], threads: int = 1) -> list[Array]:
-    """Give each sentence its vectors, all of them in fresh memory that they share.
+def copy_by_torch(
+    layers: Tensor, runs: Sequence[list[int]], arrays: Sequence[Array], stream: torch.cuda.Stream
+) -> None:
+    """Copy vectors so that the layers of each sentence lie together: the way without a compiler.
 
     Args:
-        vectors: Of all words, one sentence after another, `(n, dim)` or `(n_layers, n, dim)`.
-        sizes: Words of each sentence.
-        threads: How many may copy.
+        layers: Shape `(n_layers, n, dim)`, on a GPU.
+        runs: Words of each sentence, those that share an array together.
+        arrays: Receive the vectors, `(n_layers * words of the run, dim)`.
+        stream: Where to copy.
     """
-    *lead, _, dim = vectors.shape
-    layers = vectors if lead else vectors[None]
-    # NumPy asks for large pages, without which fresh memory costs more than the copy.
-    flat = np.empty((vectors.size // dim, dim), dtype=vectors.dtype)
-    counts = np.asarray(sizes, dtype=np.int64)
-    if not copy_by_sentence(layers, counts, flat, threads):
-        copy_by_sentence_in_torch(layers, counts, flat)
-    parts = []
     start = 0
-    with collector_paused():
-        for size in sizes:
-            end = start + size * len(layers)
-            parts.append(flat[start:end].reshape(*lead, size, dim))
-            start = end
-    return parts
+    for run, array in zip(runs, arrays, strict=True):
+        words = sum(run)
+        part = layers.narrow(1, start, words)
+        with torch.cuda.stream(stream):
+            pinned = _pinned_like(part)
+            pinned.copy_(part, non_blocking=True)
+        stream.synchronize()
+        rows = rows_by_sentence(len(layers), run)
+        torch.index_select(pinned.flatten(0, 1), 0, rows, out=torch.from_numpy(array))
+        start += words
 
 
-def copy_by_sentence_in_torch(vectors: Array, sizes: Array, out: Array) -> None:
-    """Do as `copy_by_sentence`: the reference, and the way where nothing can be built."""
-    n_layers, n, dim = vectors.shape
-    sentence, place = ragged_positions(n_layers * sizes)
-    starts = (np.cumsum(sizes) - sizes)[sentence]
-    layer, word = np.divmod(place, sizes[sentence])
-    rows = torch.from_numpy(layer * n + starts + word)
-    given, target = torch.from_numpy(vectors.reshape(-1, dim)), torch.from_numpy(out)
-    torch.index_select(given, 0, rows, out=target)
+def _pinned_like(vectors: Tensor) -> Tensor:
+    return torch.empty(vectors.shape, dtype=vectors.dtype, pin_memory=True)
 
 
-def _layers(vectors: Tensor) -> Tensor:
-    """Give `(n, dim)` or `(n_layers, n, dim)` as the latter."""
-    return vectors if vectors.dim() == 3 else vectors.unsqueeze(0)
+def rows_by_sentence(n_layers: int, sizes: Sequence[int]) -> Tensor:
+    """Say which rows of `(n_layers * n, dim)` stand one after another in the layers of sentences.
+
+    Args:
+        n_layers: Number of layers.
+        sizes: Words of each sentence, n together.
+    """
+    counts = np.asarray(sizes, dtype=np.int64)
+    sentence, place = ragged_positions(n_layers * counts)
+    starts = (np.cumsum(counts) - counts)[sentence]
+    layer, word = np.divmod(place, counts[sentence])
+    return torch.from_numpy(layer * counts.sum() + starts + word)
+
+
+def sentence_addresses(array: Array, sizes: Sequence[int]) -> Array:
+    """Say where the vectors of each sentence of an array begin in memory, int64 `(sentences,)`."""
+    ends = np.cumsum(sizes)
+    word_bytes = array.nbytes // max(1, int(ends[-1]))
+    return array.ctypes.data + (ends - sizes) * word_bytes
+
+
+def sentence_views(array: Array, sizes: Sequence[int], lead: Sequence[int]) -> list[Array]:
+    """Cut an array into the vectors of its sentences.
+
+    Args:
+        array: Shape `(n_layers * n, dim)`.
+        sizes: Words of each sentence, n together.
+        lead: The number of layers, if the vectors of a sentence have such an axis.
+    """
+    views = []
+    start = 0
+    for size in sizes:
+        end = start + size * (lead[0] if lead else 1)
+        views.append(array[start:end].reshape(*lead, size, array.shape[1]))
+        start = end
+    return views

@@ -9,13 +9,15 @@ import numpy as np
 import pytest
 import torch
 
-from elmo import ELMo, ElmoConfig
+from elmo import ELMo, ElmoConfig, delivery
 from elmo.benchmark.corpus import make_sentence, make_sentences
+from elmo.delivery import EmbeddedBatch, deliver_arrays, plain_copy
 from elmo.errors import ConfigError, ElmoError
 from elmo.fused import FusedBiLM
 from elmo.kernels.gpu import triton_ready
 from elmo.kernels.inference_cell import Target, lstm_cell, store_step
 from elmo.kernels.inference_row import cell_of_one_row, project_one_row
+from elmo.kernels.sentence_copies import sentence_copies
 from elmo.kernels.word_filters import highest_responses
 from strategies import alphabet_config, seeded_bilm, word_config
 
@@ -326,6 +328,33 @@ def test_results_of_any_size_come_to_the_host_as_they_are(monkeypatch, on_gpu, m
     arrays = on_gpu.encode_tokens(text, **limits)
     for tensor, array in zip(tensors, arrays, strict=True):
         np.testing.assert_allclose(array, tensor.cpu().numpy(), rtol=0, atol=1e-4)
+
+
+@pytest.mark.parametrize("by_loop", [True, False])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+@pytest.mark.parametrize("lead", [(), (3,)])
+def test_copies_to_the_host_are_bit_for_bit(monkeypatch, by_loop, dtype, lead):
+    made = []
+
+    def copies(*given):
+        made.append(sentence_copies(*given) if by_loop else None)
+        return made[-1]
+
+    monkeypatch.setattr(delivery, "sentence_copies", copies)
+    sizes = [int(size) for size in np.random.default_rng(0).integers(0, 60, 4000)]
+    batches = []
+    for _ in range(4):  # of 12 to 180 megabytes, computed while others are copied
+        vectors = torch.randn(*lead, sum(sizes), 128, device="cuda")
+        batches.append(EmbeddedBatch(list(range(len(sizes))), sizes, vectors))
+        sizes = sizes[: len(sizes) // 2]
+    delivered = list(deliver_arrays(iter(batches), str(dtype).removeprefix("torch.")))
+    assert [batch.sizes for batch, _ in delivered] == [batch.sizes for batch in batches]
+    for batch, parts in delivered:
+        for part, plain in zip(parts, plain_copy(batch, dtype), strict=True):
+            assert part.dtype == plain.dtype
+            assert np.array_equal(part, plain)
+    assert made
+    assert all(copy is not None for copy in made) == by_loop
 
 
 def test_streams_are_embedded_in_order(on_gpu, sentences, expected):

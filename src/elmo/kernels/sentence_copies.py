@@ -1,4 +1,4 @@
-"""Vectors of a batch, layer by layer -> the same sentence by sentence, by a loop in C++.
+"""Vectors of a batch on a GPU -> arrays of the host, sentence by sentence, by a loop in C++.
 
 The loop (`host/sentence_copies.cpp`) uses several threads and no step of Python, which goes on
 meanwhile. The plain reference is in `elmo.delivery`, which takes it where nothing can be built.
@@ -8,20 +8,32 @@ from __future__ import annotations
 
 import ctypes
 import logging
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import torch
+from torch import Tensor
 
 from elmo.kernels.compiler import CannotBuildError, loaded_library
 
 Array = npt.NDArray[Any]
 
+_WAITING_BYTES = 2 << 20
+"""Bytes of each thread in memory that a GPU can write to; more for words that need more."""
+
 _SOURCE = Path(__file__).parent / "host" / "sentence_copies.cpp"
 
 logger = logging.getLogger(__name__)
+
+
+class Driver(ctypes.Structure):
+    """Addresses of what is needed of CUDA's driver, as `sentence_copies.cpp` says."""
+
+    _fields_ = [(name, ctypes.c_void_p) for name in ("use_context", "copy", "wait")]
 
 
 @cache
@@ -30,34 +42,86 @@ def _library() -> ctypes.CDLL | None:
     try:
         return loaded_library(_SOURCE, ["-pthread"], ctypes.CDLL)
     except CannotBuildError as reason:
-        logger.info("vectors are sorted by PyTorch: %s", reason)
+        logger.info("vectors come to the host by PyTorch: %s", reason)
         return None
 
 
-def copy_by_sentence(vectors: Array, sizes: Array, out: Array, threads: int) -> bool:
-    """Copy vectors so that the layers of each sentence lie together.
+@cache
+def _cuda() -> ctypes.CDLL | None:
+    """Give CUDA's driver, or None where it is not found under the name that Linux has for it."""
+    try:
+        return ctypes.CDLL("libcuda.so.1")
+    except OSError as reason:
+        logger.info("vectors come to the host by PyTorch: %s", reason)
+        return None
+
+
+class SentenceCopies:
+    """Threads that bring vectors from a GPU, and what they need; for one call at a time.
 
     Args:
-        vectors: Shape `(n_layers, n, dim)`, without gaps.
-        sizes: Words of each sentence, n together, int64 `(sentences,)`.
-        out: Receives all layers of the first sentence, then those of the second, ...; without gaps,
-            `(n_layers * n, dim)`.
-        threads: How many may be used, that of the caller included.
-
-    Returns:
-        Whether it was done: not where the loop cannot be built.
+        driver: What is called of CUDA's driver.
+        context: Its context of the GPU.
+        streams: A stream for each thread.
+        waiting: Memory that the GPU can write to, uint8; a part for each thread.
     """
-    n_layers, n, dim = vectors.shape
-    first_words = np.concatenate([[0], np.cumsum(sizes)])
-    fits = out.shape == (n_layers * n, dim) and out.dtype == vectors.dtype
-    whole = vectors.flags.c_contiguous and out.flags.c_contiguous
-    if not (fits and whole and first_words[-1] == n and np.all(sizes >= 0)):
-        raise ValueError(f"{vectors.shape} in sentences of {sizes} words, to {out.shape}")
-    library = _library()
-    if library is None:
-        return False
-    library.elmo_copy_by_sentence(
-        *(ctypes.c_void_p(array.ctypes.data) for array in (vectors, out, first_words)),
-        *map(ctypes.c_int64, (len(sizes), n_layers, dim * vectors.itemsize, threads)),
-    )
-    return True
+
+    def __init__(
+        self, driver: Driver, context: ctypes.c_void_p, streams: Sequence[int], waiting: Tensor
+    ) -> None:
+        self._driver = driver
+        self._context = context
+        self._streams = np.array(streams, dtype=np.uint64)
+        self._waiting = waiting
+
+    def bring(self, vectors: Tensor, sizes: Array, targets: Array) -> None:
+        """Copy vectors so that the layers of each sentence lie together.
+
+        Args:
+            vectors: Shape `(n_layers, n, dim)`, without gaps, on the GPU.
+            sizes: Words of each sentence, n together, int64 `(sentences,)`.
+            targets: Addresses of the memory of each sentence, `(n_layers, words, dim)`, int64
+                `(sentences,)`.
+        """
+        n_layers, n, dim = vectors.shape
+        first_words = np.concatenate([[0], np.cumsum(sizes)])
+        if not (vectors.is_contiguous() and first_words[-1] == n and np.all(sizes >= 0)):
+            raise ValueError(f"{tuple(vectors.shape)} in sentences of {sizes} words")
+        row_bytes = dim * vectors.itemsize
+        threads = len(self._streams)
+        room = self._waiting.numel() // threads // (n_layers * row_bytes)
+        assert room, "words are larger than was said: see `sentence_copies`"
+        library = _library()
+        assert library is not None, "asked for what is not there: see `sentence_copies`"
+        error = library.elmo_bring_sentences(
+            ctypes.byref(self._driver),
+            self._context,
+            ctypes.c_void_p(self._streams.ctypes.data),
+            ctypes.c_void_p(self._waiting.data_ptr()),
+            *map(ctypes.c_int64, (room, threads)),
+            ctypes.c_uint64(vectors.data_ptr()),
+            *(ctypes.c_void_p(array.ctypes.data) for array in (first_words, targets)),
+            *map(ctypes.c_int64, (len(sizes), n_layers, row_bytes)),
+        )
+        if error:
+            raise RuntimeError(f"CUDA error: vectors could not be copied, the driver says {error}")
+
+
+def sentence_copies(streams: Sequence[torch.cuda.Stream], word_bytes: int) -> SentenceCopies | None:
+    """Make the loop ready for the current GPU; None where that cannot be done.
+
+    Args:
+        streams: One for each thread.
+        word_bytes: Size of the vectors of a word, all layers together.
+    """
+    cuda = _cuda()
+    if cuda is None or _library() is None:
+        return None
+    size = len(streams) * max(_WAITING_BYTES, word_bytes)
+    waiting = torch.empty(size, dtype=torch.uint8, pin_memory=True)
+    context = ctypes.c_void_p()
+    if cuda.cuCtxGetCurrent(ctypes.byref(context)) or not context:
+        return None
+    functions = (cuda.cuCtxSetCurrent, cuda.cuMemcpyDtoHAsync_v2, cuda.cuStreamSynchronize)
+    driver = Driver(*(ctypes.cast(function, ctypes.c_void_p) for function in functions))
+    return SentenceCopies(driver, context, [stream.cuda_stream for stream in streams], waiting)

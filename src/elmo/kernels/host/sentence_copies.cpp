@@ -1,8 +1,9 @@
-// Vectors of a batch, layer by layer -> the same sentence by sentence, in memory that nobody has used.
-// `elmo/kernels/sentence_copies.py` says the same in NumPy.
+// Vectors of a batch on a GPU, layer by layer -> arrays of the host, sentence by sentence.
 //
-// Most of the time is not the copy: the system finds and clears each page when it is first written. It
-// does so for several threads at once, and each thread here takes whole pages.
+// What takes the time is the host's memory: the system finds and clears each page of a new array when
+// it is first written, and every byte passes through memory that the GPU can write to. So there are
+// several threads, each on its own: it asks the GPU for the vectors of some words, waits, and writes
+// them where they belong. What they wait in is small enough to stay in the cache.
 
 #include <algorithm>
 #include <atomic>
@@ -14,33 +15,43 @@
 
 namespace {
 
-constexpr int64_t LARGE_PAGE = 2 << 20;  // bytes; it begins at a multiple of its size
+// What is needed of CUDA's driver. All give 0, or the number of an error.
+struct Driver {
+  int (*use_context)(void* context);                                       // cuCtxSetCurrent
+  int (*copy)(void* target, uint64_t source, size_t bytes, void* stream);  // cuMemcpyDtoHAsync
+  int (*wait)(void* stream);                                               // cuStreamSynchronize
+};
 
-// Where rows come from and where they go.
-struct Copy {
-  const char* source;  // (layers, words, row)
-  char* target;        // for one sentence after another: (layers, words of the sentence, row)
-  const int64_t* first_words;  // of each sentence in a layer of the source; and at the end all words
+// The vectors of a batch, and where they go.
+struct Vectors {
+  uint64_t source;             // on the GPU: (layers, words, row)
+  const int64_t* first_words;  // of each sentence; and at the end how many words there are
+  char* const* targets;        // of each sentence: (layers, its words, row)
   int64_t sentences, layers, row_bytes;
 
   int64_t words() const { return first_words[sentences]; }
-  int64_t bytes() const { return words() * layers * row_bytes; }
 
-  // Writes the bytes of the target from `begin` to `end`.
-  void write(int64_t begin, int64_t end) const {
-    const int64_t first_word = begin / (layers * row_bytes);
-    const int64_t* const after =
-        std::upper_bound(first_words, first_words + sentences + 1, first_word);
+  // Asks for the vectors of words from `begin` to `end`: (layers, end - begin, row).
+  int ask(const Driver& driver, int64_t begin, int64_t end, char* waiting, void* stream) const {
+    const int64_t bytes = (end - begin) * row_bytes;
+    for (int64_t layer = 0; layer < layers; ++layer) {
+      const uint64_t from = source + (layer * words() + begin) * row_bytes;
+      if (const int error = driver.copy(waiting + layer * bytes, from, bytes, stream)) return error;
+    }
+    return 0;
+  }
+
+  // Writes what was asked for where it belongs.
+  void write(int64_t begin, int64_t end, const char* waiting) const {
+    const int64_t* const after = std::upper_bound(first_words, first_words + sentences, begin);
     for (int64_t sentence = after - first_words - 1; sentence < sentences; ++sentence) {
-      const int64_t first = first_words[sentence];
-      const int64_t layer_bytes = (first_words[sentence + 1] - first) * row_bytes;
-      for (int64_t layer = 0; layer < layers; ++layer) {
-        const int64_t place = first * layers * row_bytes + layer * layer_bytes;
-        if (place >= end) return;
-        const int64_t from = std::max(begin, place), to = std::min(end, place + layer_bytes);
-        const char* const rows = source + (layer * words() + first) * row_bytes;
-        if (from < to) std::memcpy(target + from, rows + (from - place), to - from);
-      }
+      const int64_t first = first_words[sentence], last = first_words[sentence + 1];
+      if (first >= end) return;
+      const int64_t from = std::max(begin, first), to = std::min(end, last);
+      for (int64_t layer = 0; layer < layers && from < to; ++layer)
+        std::memcpy(targets[sentence] + (layer * (last - first) + from - first) * row_bytes,
+                    waiting + (layer * (end - begin) + from - begin) * row_bytes,
+                    (to - from) * row_bytes);
     }
   }
 };
@@ -49,27 +60,40 @@ struct Copy {
 
 extern "C" {
 
-// Copies `(layers, words, row)` so that the layers of each sentence lie together; see Copy.
-void elmo_copy_by_sentence(const char* source, char* target, const int64_t* first_words,
-                           int64_t sentences, int64_t layers, int64_t row_bytes, int64_t threads) {
-  const Copy copy{source, target, first_words, sentences, layers, row_bytes};
-  const int64_t before = reinterpret_cast<uintptr_t>(target) % LARGE_PAGE;  // of the first page
-  const int64_t pages = (before + copy.bytes() + LARGE_PAGE - 1) / LARGE_PAGE;
+// Copies `(layers, words, row)` from a GPU so that the layers of each sentence lie together.
+//
+// Each thread has a stream of its own, and a part of `waiting` with room for `room` words. Returns 0,
+// or the first error of CUDA: then something may be missing.
+int elmo_bring_sentences(const Driver* driver, void* context, void* const* streams, char* waiting,
+                         int64_t room, int64_t threads, uint64_t source,
+                         const int64_t* first_words, char* const* targets, int64_t sentences,
+                         int64_t layers, int64_t row_bytes) {
+  const Vectors vectors{source, first_words, targets, sentences, layers, row_bytes};
   std::atomic<int64_t> next{0};
-  const auto work = [&] {
-    for (int64_t page; (page = next.fetch_add(1, std::memory_order_relaxed)) < pages;) {
-      const int64_t begin = page * LARGE_PAGE - before;
-      copy.write(std::max<int64_t>(begin, 0), std::min(begin + LARGE_PAGE, copy.bytes()));
+  std::atomic<int> failure{0};
+  const auto bring = [&](int64_t me) {
+    char* const own = waiting + me * room * layers * row_bytes;
+    int error = driver->use_context(context);
+    while (!error && !failure.load(std::memory_order_relaxed)) {
+      const int64_t begin = next.fetch_add(room, std::memory_order_relaxed);
+      if (begin >= vectors.words()) return;
+      const int64_t end = std::min(begin + room, vectors.words());
+      error = vectors.ask(*driver, begin, end, own, streams[me]);
+      if (const int later = driver->wait(streams[me]); !error) error = later;
+      if (!error) vectors.write(begin, end, own);
     }
+    if (error) failure.store(error, std::memory_order_relaxed);
   };
+  const int64_t useful = std::min(threads, (vectors.words() + room - 1) / room);
   std::vector<std::thread> others;
   try {
-    while (int64_t(others.size()) + 1 < std::min(threads, pages)) others.emplace_back(work);
+    for (int64_t n = 1; n < useful; ++n) others.emplace_back(bring, n);
   } catch (const std::system_error&) {
     // The system gives no more threads: go on with those there are.
   }
-  work();
+  bring(0);
   for (auto& thread : others) thread.join();
+  return failure.load();
 }
 
 }  // extern "C"
