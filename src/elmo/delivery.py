@@ -139,6 +139,7 @@ def deliver_arrays(
                 yield batch, [part.numpy() for part in own_parts(own)]
                 continue
             copies = copies or HostCopies(batch.vectors.device, _DTYPES[dtype], workers)
+            batch = copies.converted(batch)  # what it was must not stay in memory
             on_their_way.append((batch, copies.begin(batch)))
             if len(on_their_way) > _MOST_ON_THEIR_WAY:
                 yield _arrived(*on_their_way.popleft())
@@ -217,13 +218,24 @@ class HostCopies:
         self._workers = workers
         self._lane = _Lane()
 
+    def converted(self, batch: EmbeddedBatch) -> EmbeddedBatch:
+        """Give a batch the type of the arrays, if there is room for it on the GPU."""
+        try:
+            return replace(batch, vectors=batch.vectors.to(self._dtype).contiguous())
+        except RuntimeError as error:
+            if not is_out_of_memory(error):
+                raise
+        return batch
+
     def begin(self, batch: EmbeddedBatch) -> Callable[[], list[Array]]:
         """Begin to copy the results of a batch that was launched last.
+
+        Args:
+            batch: As `converted` gave it.
 
         Returns:
             What waits for the arrays of its sentences, and gives them.
         """
-        batch = self._converted(batch)
         if batch.vectors.dtype != self._dtype or batch.vectors.nbytes <= _SMALL_BYTES:
             return partial(plain_copy, batch, self._dtype)
         launched = torch.cuda.Event()  # type: ignore[no-untyped-call]
@@ -233,15 +245,6 @@ class HostCopies:
             return copy
         with interrupts_later():
             return self._workers.submit(copy).result
-
-    def _converted(self, batch: EmbeddedBatch) -> EmbeddedBatch:
-        """Give a batch the type of the arrays, if there is room for it on the GPU."""
-        try:
-            return replace(batch, vectors=batch.vectors.to(self._dtype).contiguous())
-        except RuntimeError as error:
-            if not is_out_of_memory(error):
-                raise
-        return batch
 
     def _copied(self, batch: EmbeddedBatch, launched: torch.cuda.Event) -> list[Array]:
         """Copy the results of a batch in a way that is fast, unless there is no room for it."""

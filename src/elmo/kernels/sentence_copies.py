@@ -22,8 +22,9 @@ from elmo.kernels.compiler import CannotBuildError, loaded_library
 
 Array = npt.NDArray[Any]
 
-_WAITING_BYTES = 2 << 20
-"""Bytes of each thread in memory that a GPU can write to; more for words that need more."""
+_WAITING_BYTES = 4 << 20
+"""Bytes of each thread in memory that a GPU can write to: with less it waits for each of many
+copies, with more they fall out of the cache. More for words that need more."""
 
 _SOURCE = Path(__file__).parent / "host" / "sentence_copies.cpp"
 
