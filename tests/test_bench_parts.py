@@ -203,9 +203,10 @@ def test_random_weights_are_written_once(tmp_path):
         assert folder == tmp_path / "tiny"
 
 
-def test_half_written_weights_are_written_anew(tmp_path):
+@pytest.mark.parametrize("options", ["{}", "{", ""])
+def test_half_written_weights_are_written_anew(tmp_path, options):
     subject_of_size("tiny", tmp_path)
-    (tmp_path / "tiny" / "options.json").write_text("{}")
+    (tmp_path / "tiny" / "options.json").write_text(options)
     subject_of_size("tiny", tmp_path).read()
 
 

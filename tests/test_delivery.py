@@ -236,7 +236,7 @@ def test_results_of_any_size_come_whole(way, lead, n_words, dtype, gpu_of_the_ho
     monkeypatch.setattr(delivery, "SHARED_BYTES", 8 << 20)
     batch = make_batch([n_words // 2, 0, n_words - n_words // 2, 1], lead)
     with ThreadPoolExecutor(max_workers=2) as workers:
-        copies = HostCopies(torch.device("cpu"), dtype, workers)
+        copies = HostCopies(torch.device("cuda"), dtype, workers)
         parts = copies.begin(copies.converted(batch))()
     for part, own in zip(parts, own_parts(batch), strict=True):
         assert part.dtype == own.to(dtype).numpy().dtype
@@ -269,7 +269,7 @@ def test_results_arrive_though_there_is_no_memory_to_copy_them_through(
     monkeypatch.setattr(delivery, "sentence_copies", no_room)
     batch = make_batch([n_words - 1, 1])
     with ThreadPoolExecutor(max_workers=1) as worker:
-        parts = HostCopies(torch.device("cpu"), torch.float32, worker).begin(batch)()
+        parts = HostCopies(torch.device("cuda"), torch.float32, worker).begin(batch)()
     for part, own in zip(parts, own_parts(batch), strict=True):
         assert np.array_equal(part, own.numpy())
 
@@ -280,7 +280,7 @@ def test_results_arrive_though_a_gpu_has_no_memory_left_to_round_them(monkeypatc
 
     batch = make_batch([2, 1])
     with ThreadPoolExecutor(max_workers=1) as worker:
-        copies = HostCopies(torch.device("cpu"), torch.float16, worker)
+        copies = HostCopies(torch.device("cuda"), torch.float16, worker)
         with monkeypatch.context() as patch:
             patch.setattr(torch.Tensor, "to", no_room)
             kept = copies.converted(batch)
@@ -297,7 +297,7 @@ def test_other_failures_of_a_copy_are_told(gpu_of_the_host, monkeypatch):
 
     monkeypatch.setattr(delivery, "sentence_copies", broken)
     with ThreadPoolExecutor(max_workers=1) as worker:
-        copies = HostCopies(torch.device("cpu"), torch.float32, worker)
+        copies = HostCopies(torch.device("cuda"), torch.float32, worker)
         with pytest.raises(RuntimeError, match="launch failure"):
             copies.begin(make_batch([3 << 18]))()
 

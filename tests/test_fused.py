@@ -14,7 +14,7 @@ from elmo import BiLM, ElmoConfig, batch_to_ids
 from elmo.batching import pack, pack_on, padded_places, step_runs
 from elmo.bilm import word_ids
 from elmo.errors import ConfigError, WeightsError
-from elmo.fused import FusedBiLM, can_fuse, exact_products
+from elmo.fused import FusedBiLM, can_fuse
 from elmo.kernels.gpu import is_interpreted
 from elmo.kernels.inference_graphs import GraphCache
 from elmo.packed import PackedBiLM
@@ -221,17 +221,6 @@ def test_what_cannot_be_fused_is_named(tiny_bilm, tiny_config):
     assert not can_fuse(config)
     with pytest.raises(ConfigError, match="cell is 'gru'"):
         fuse(seeded_bilm(config))
-
-
-def test_products_are_exact_inside_and_as_before_outside():
-    matmul = torch.backends.cuda.matmul
-    matmul.allow_tf32 = True
-    try:
-        with exact_products():
-            assert matmul.fp32_precision == "ieee"
-        assert matmul.allow_tf32
-    finally:
-        matmul.allow_tf32 = False
 
 
 # --- graphs ---------------------------------------------------------------------------------------

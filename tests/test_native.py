@@ -87,7 +87,7 @@ NEWER = [
 def build_for_avx2(folder, *flags):
     library = folder / "kernel.so"
     flags = [*compiler._FLAGS, "-pthread", "-O2", *flags, "-mavx2", "-mfma", "-mf16c"]
-    command = [compiler._compiler(), *flags, str(compiler._SOURCE), "-o", str(library)]
+    command = [*compiler._compiler(), *flags, str(compiler._SOURCE), "-o", str(library)]
     subprocess.run(command, check=True, capture_output=True)
     return ctypes.CDLL(str(library))
 
@@ -631,6 +631,65 @@ def test_a_failing_compiler_is_named_and_nothing_breaks(tmp_path):
     assert not list((tmp_path / "elmo-torch" / "kernels").iterdir())
 
 
+def test_a_compiler_that_knows_less_than_the_cpu_builds_for_what_it_knows(tmp_path):
+    real = " ".join(compiler._compiler())
+    old = tmp_path / "old-c++"
+    old.write_text(
+        '#!/bin/sh\ncase "$*" in *-mavx512*|*-mamx*) echo "unknown option" >&2; exit 1;; esac\n'
+        f'exec {real} "$@"\n'
+    )
+    old.chmod(0o755)
+    told = run_switched(CXX=str(old), XDG_CACHE_HOME=str(tmp_path))
+    assert told.startswith("False")
+    assert "(3, 1, 32)" in told
+
+
+def test_a_compiler_may_have_arguments(tmp_path):
+    with_arguments = " ".join([*compiler._compiler(), "-g0"])
+    assert run_switched(CXX=with_arguments, XDG_CACHE_HOME=str(tmp_path)).startswith("False")
+
+
+@pytest.mark.parametrize("size", [0, 100])
+def test_a_library_that_is_cut_short_is_built_anew(tmp_path, size):
+    run_switched(XDG_CACHE_HOME=str(tmp_path))
+    (library,) = (tmp_path / "elmo-torch" / "kernels").iterdir()
+    os.truncate(library, size)
+    assert run_switched(XDG_CACHE_HOME=str(tmp_path)).startswith("False")
+    assert library.stat().st_size > 10_000
+
+
+def test_where_no_cache_can_be_a_folder_of_the_process_serves_and_goes_with_it(tmp_path):
+    nowhere = tmp_path / "file"
+    nowhere.touch()
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    told = run_switched(XDG_CACHE_HOME=str(nowhere), TMPDIR=str(temporary))
+    assert told.startswith("False")
+    assert not list(temporary.iterdir())
+
+
+def test_users_without_a_home_have_a_folder_too(monkeypatch):
+    def no_home():
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setattr(compiler.Path, "home", no_home)
+    assert compiler._folder() == compiler._private_folder()
+
+
+def test_where_there_is_no_folder_at_all_there_is_no_library(tmp_path, monkeypatch):
+    def full(**_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    for name in ("mkstemp", "mkdtemp"):
+        monkeypatch.setattr(compiler.tempfile, name, full)
+    with pytest.raises(CannotBuildError, match="No space left"):
+        compiler._built(compiler._SOURCE, [])
+    with pytest.raises(CannotBuildError, match="No space left"):
+        compiler._private_folder.__wrapped__()
+
+
 def test_the_kernel_is_built_once_and_kept(tmp_path):
     told = run_switched(XDG_CACHE_HOME=str(tmp_path))
     assert told.startswith("False")
@@ -717,7 +776,7 @@ def test_the_kernel_is_compiled_without_a_warning(tmp_path):
         flags = instruction_flags(frozenset(instructions))
         done = subprocess.run(
             [
-                compiler._compiler(),
+                *compiler._compiler(),
                 *(*compiler._FLAGS, "-pthread", "-O0", *flags, "-Wall", "-Wextra"),
                 # Some versions of GCC's own headers trip over these.
                 *("-Wno-maybe-uninitialized", "-Wno-uninitialized"),
@@ -733,7 +792,7 @@ def test_the_kernel_is_compiled_without_a_warning(tmp_path):
 def test_every_header_includes_what_it_uses():
     flags = [*compiler._FLAGS, *instruction_flags(frozenset(AVX512 | NEWEST)), "-fsyntax-only"]
     for header in compiler._SOURCE.parent.glob("*.h"):
-        command = [compiler._compiler(), *flags, "-x", "c++", "-include", str(header), os.devnull]
+        command = [*compiler._compiler(), *flags, "-x", "c++", "-include", str(header), os.devnull]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         assert done.returncode == 0, f"{header.name}: {done.stderr}"
 

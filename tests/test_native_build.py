@@ -26,6 +26,6 @@ def test_a_machine_with_a_compiler_has_the_kernel() -> None:
 def test_a_machine_with_a_compiler_and_headers_has_the_loops_of_the_host(module) -> None:
     assert module._library() is not None
     flags = [*compiler._FLAGS, "-Wall", "-Wextra", "-Werror", "-fsyntax-only", f"-I{HEADERS}"]
-    command = [compiler._compiler(), *flags, str(module._SOURCE)]
+    command = [*compiler._compiler(), *flags, str(module._SOURCE)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

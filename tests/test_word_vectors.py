@@ -1,5 +1,6 @@
 """Context-free vectors: remembered, read from a file, or computed; always the same."""
 
+import signal
 from collections import OrderedDict
 
 import h5py
@@ -79,6 +80,37 @@ def test_a_remembered_word_is_not_computed_again():
     assert len(vectors) == 0
     vectors.lookup(["a"])
     assert counter.computed == ["a", "b", "c", "a"]
+
+
+class NoRoom:
+    """A table that cannot be written."""
+
+    shape = (4, 3)
+
+    def __setitem__(self, place, rows):
+        raise MemoryError
+
+
+def test_vectors_that_cannot_be_remembered_are_not_taken_for_others():
+    vectors = WordVectors(Counter(), 3, 4)
+    vectors.lookup(["the", "cat", "sat"])
+    table, vectors._table = vectors._table, NoRoom()
+    with pytest.raises(MemoryError):
+        vectors.lookup(["on", "Öl"])
+    vectors._table = table
+    for _ in range(2):
+        assert torch.equal(vectors.lookup(list(WORDS)), Counter()(WORDS))
+
+
+def test_an_interrupt_waits_until_all_is_remembered():
+    def interrupted(words):
+        signal.raise_signal(signal.SIGINT)
+        return Counter()(words)
+
+    vectors = WordVectors(interrupted, 3, 4)
+    with pytest.raises(KeyboardInterrupt):
+        vectors.lookup(["the", "cat"])
+    assert torch.equal(vectors.lookup(["cat", "the"]), Counter()(["cat", "the"]))
 
 
 def test_changing_a_result_does_not_change_the_memory():
@@ -199,6 +231,14 @@ def test_a_classic_file_of_another_model_is_known_by_its_vectors(tmp_path, tiny_
     other = seeded_bilm(tiny_config, seed=9)
     with pytest.raises(WeightsError, match="does not fit the model"):
         ELMo(other, token_file=TokenFile(path, Vocabulary(WORDS)))
+
+
+def test_a_file_with_nan_is_refused(tmp_path, tiny_bilm, tiny_elmo):
+    path = classic_file(tmp_path / "tokens.h5", tiny_elmo)
+    with h5py.File(path, "r+") as file:
+        file["embedding"][0, 0] = np.nan
+    with pytest.raises(WeightsError, match="differ by up to nan"):
+        ELMo(tiny_bilm, token_file=TokenFile(path, Vocabulary(WORDS)))
 
 
 def test_a_classic_file_with_its_words_in_another_order_is_known_by_its_vectors(

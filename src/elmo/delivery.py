@@ -228,7 +228,7 @@ class HostCopies:
         return batch
 
     def begin(self, batch: EmbeddedBatch) -> Callable[[], list[Array]]:
-        """Begin to copy the results of a batch that was launched last.
+        """Begin to copy the results of a batch that was launched last, if they are large.
 
         Args:
             batch: As `converted` gave it.
@@ -236,7 +236,8 @@ class HostCopies:
         Returns:
             What waits for the arrays of its sentences, and gives them.
         """
-        if batch.vectors.dtype != self._dtype or batch.vectors.nbytes <= _SMALL_BYTES:
+        rounded_later = batch.vectors.dtype != self._dtype
+        if rounded_later or self._device.type != "cuda" or batch.vectors.nbytes <= _SMALL_BYTES:
             return partial(plain_copy, batch, self._dtype)
         launched = torch.cuda.Event()  # type: ignore[no-untyped-call]
         launched.record(torch.cuda.current_stream(self._device))
@@ -263,7 +264,9 @@ class HostCopies:
     def _copy(self, batch: EmbeddedBatch, launched: torch.cuda.Event) -> list[Array]:
         lane = self._lane
         if not lane.streams:
-            lane.streams = [torch.cuda.Stream() for _ in range(_threads_of_a_copy())]  # type: ignore[no-untyped-call]
+            # Of another priority than those of recordings: PyTorch has 32 of each, taken in turn.
+            threads = range(_threads_of_a_copy())
+            lane.streams = [torch.cuda.Stream(priority=-1) for _ in threads]  # type: ignore[no-untyped-call]
         for stream in lane.streams:
             stream.wait_event(launched)
         lane.copies = lane.copies or sentence_copies(lane.streams, batch.row_bytes)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import numpy.typing as npt
@@ -32,6 +35,54 @@ def send(array: npt.NDArray[Any], device: torch.device) -> Tensor:
     if device.type != "cuda" or not array.size:
         return tensor.to(device)
     return tensor.pin_memory().to(device, non_blocking=True)
+
+
+class _Flags:
+    """Flags of PyTorch that hold for the whole process, while any thread wants them."""
+
+    def __init__(self) -> None:
+        cudnn = torch.backends.cudnn
+        self._wanted: list[tuple[Any, str, Any]] = [
+            (torch.backends.cuda.matmul, "fp32_precision", "ieee"),
+            (cudnn.conv, "fp32_precision", "ieee"),  # type: ignore[attr-defined]
+            (cudnn.rnn, "fp32_precision", "ieee"),
+            (cudnn, "deterministic", True),
+            (cudnn, "benchmark", False),
+        ]
+        self._before: list[Any] = []
+        self._lock = threading.Lock()
+        self._users = 0
+
+    @contextmanager
+    def hold(self) -> Iterator[None]:
+        """Set the flags; the last thread that leaves puts them back as the first one found them."""
+        with self._lock:
+            self._users += 1
+            if self._users == 1:
+                self._before = [getattr(owner, name) for owner, name, _ in self._wanted]
+                self._set([value for _, _, value in self._wanted])
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._users -= 1
+                if not self._users:
+                    self._set(self._before)
+
+    def _set(self, values: list[Any]) -> None:
+        for (owner, name, _), value in zip(self._wanted, values, strict=True):
+            setattr(owner, name, value)
+
+
+_exact = _Flags()
+
+
+def exact_products(device: torch.device) -> AbstractContextManager[None]:
+    """Keep a GPU from rounding the float32 numbers that it multiplies to 10 bits (TF32).
+
+    cuDNN does so unless told; the vectors of words would differ from the CPU's by 1e-3, not 1e-6.
+    """
+    return _exact.hold() if device.type == "cuda" else nullcontext()
 
 
 def is_out_of_memory(error: RuntimeError) -> bool:

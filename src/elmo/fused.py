@@ -20,8 +20,8 @@ Where Triton cannot run, plain PyTorch does the same between the products.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import NamedTuple
 
 import numpy as np
@@ -33,7 +33,7 @@ from elmo.batching import pack_on, padded_places
 from elmo.bilm import BiLM, BiLMBase, State, zero_state
 from elmo.checkpoint import Checkpoint
 from elmo.config import ElmoConfig
-from elmo.devices import send
+from elmo.devices import exact_products, send
 from elmo.errors import ConfigError, WeightsError
 from elmo.fused_layer import Buffers, FusedLayer, ProductRoom, product_bytes
 from elmo.fused_words import FusedCharacterEncoder
@@ -147,7 +147,7 @@ class FusedBiLM(BiLMBase):
     @torch.no_grad()
     def encode_words(self, ids: Tensor) -> Tensor:
         """Give the context-free vectors of words; see `BiLMBase.encode_words`."""
-        with exact_products(), on_device(self.device):
+        with exact_products(self.device), on_device(self.device):
             vectors: Tensor = (self._characters or self._encoder)(ids)
         return vectors
 
@@ -165,7 +165,7 @@ class FusedBiLM(BiLMBase):
         start = zero_state(self.config, len(lengths), vectors) if state is None else state
         if not lengths:
             return [vectors.new_empty(0, self.config.output_dim)] * depth, start
-        with exact_products(), on_device(self.device):
+        with exact_products(self.device), on_device(self.device):
             if len(lengths) == 1 and len(tokens) <= _GRAPH_WORDS and self._graphs is not None:
                 outputs, *final = self._graphs.run(
                     (len(tokens), depth),
@@ -312,18 +312,6 @@ class FusedBiLM(BiLMBase):
             final.memory[number].index_copy_(1, batch.order, buffers.memory)
             reading = above
         return outputs, *final
-
-
-@contextmanager
-def exact_products() -> Iterator[None]:
-    """Keep a GPU from rounding the float32 numbers that it multiplies to 10 bits (TF32)."""
-    matmul = torch.backends.cuda.matmul
-    before = matmul.fp32_precision
-    matmul.fp32_precision = "ieee"
-    try:
-        yield
-    finally:
-        matmul.fp32_precision = before
 
 
 def on_device(device: torch.device) -> AbstractContextManager[object]:

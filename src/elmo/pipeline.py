@@ -8,7 +8,7 @@ they start from.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from typing import get_args
 
 import torch
@@ -27,7 +27,7 @@ from elmo.device_words import (
     sizes_of,
     take,
 )
-from elmo.devices import free_memory, is_out_of_memory, send
+from elmo.devices import exact_products, free_memory, is_out_of_memory, send
 from elmo.errors import ConfigError, ElmoError
 from elmo.fused import FusedBiLM
 from elmo.packed import PackedBiLM
@@ -164,6 +164,7 @@ class Pipeline:
                 rows = start.repeat(filled)
                 for part, vectors, _ in self._pieces(chosen, rows, selection, selection.depth):
                     yield EmbeddedBatch(numbers[part], sizes[part], vectors)
+                    del vectors  # the next batch may need its memory
                 if filled < len(sizes):
                     yield EmbeddedBatch(numbers[filled:], sizes[filled:], self._nothing(selection))
 
@@ -177,7 +178,7 @@ class Pipeline:
 
     def _encode(self, words: Sequence[str]) -> Tensor:
         """Compute the context-free vectors of words, on the model's device."""
-        with torch.no_grad(), _exact_convolutions():
+        with torch.no_grad(), exact_products(self.device):
             vectors = self.model.encode_words(send(self.ids.rows(words).numpy(), self.device))
         return vectors if self.lookup is None else self.lookup.add_to(vectors, words)
 
@@ -203,7 +204,7 @@ class Pipeline:
                     self.warm_up()
                 assert self.warm_state is not None
                 before = State(*(part.to(self.device) for part in self.warm_state))
-            with torch.no_grad(), _exact_convolutions():
+            with torch.no_grad(), exact_products(self.device):
                 self._starts[policy] = self.model.after_boundary(before)
         return self._starts[policy]
 
@@ -273,6 +274,7 @@ class Pipeline:
                 done = self._try(piece, start.take(part), selection, depth)
             if done is not None:
                 yield part, *done
+                done = None  # the next one may need its memory
             elif len(piece) == 1:
                 raise ElmoError(
                     f"{self.device} has too little memory for a sentence of {n_words} words: cut "
@@ -428,17 +430,6 @@ def windows(
             window, tokens = [], 0
     if window:
         yield window
-
-
-def _exact_convolutions() -> AbstractContextManager[None]:
-    """Keep cuDNN from rounding the convolution's inputs to 10 bits (TF32), its default on a GPU.
-
-    The vectors of words would otherwise differ from the CPU's by 1e-3 instead of 1e-6.
-    """
-    manager: AbstractContextManager[None] = torch.backends.cudnn.flags(
-        enabled=True, deterministic=True, allow_tf32=False
-    )
-    return manager
 
 
 def _positive(name: str, asked: int | None) -> int | None:

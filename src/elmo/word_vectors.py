@@ -25,6 +25,7 @@ from elmo.errors import (
     OutputExistsError,
     WeightsError,
 )
+from elmo.signals import interrupts_later
 from elmo.vocabulary import Vocabulary
 
 ComputeVectors = Callable[[Sequence[str]], Tensor]
@@ -62,7 +63,7 @@ class WordVectors:
 
     def lookup(self, words: Sequence[str]) -> Tensor:
         """Give the vectors of distinct words, shape `(len(words), dim)`."""
-        with self._lock:
+        with interrupts_later(), self._lock:
             vectors = torch.empty(len(words), self._table.shape[1])
             missing = self._fill_known(words, vectors)
             if missing:
@@ -101,16 +102,17 @@ class WordVectors:
 
     def _remember(self, words: Sequence[str], vectors: Tensor) -> None:
         kept = words[-self._capacity :] if self._capacity else []
-        slots: list[int] = []
-        for word in kept:
-            if len(self._slots) < self._capacity:
-                slot = len(self._slots)
-            else:
-                _, slot = self._slots.popitem(last=False)
-            self._slots[word] = slot
-            slots.append(slot)
-        if slots:
+        if not kept:
+            return
+        filled = len(self._slots)
+        slots = list(range(filled, min(self._capacity, filled + len(kept))))
+        try:
+            slots += [self._slots.popitem(last=False)[1] for _ in range(len(kept) - len(slots))]
             self._table[torch.tensor(slots)] = vectors[-len(kept) :]
+            self._slots.update(zip(kept, slots, strict=True))
+        except BaseException:  # such as too little memory: better no words than wrong vectors
+            self._slots.clear()
+            raise
 
 
 class TokenFile:
@@ -174,7 +176,7 @@ class TokenFile:
         rows = np.unique(np.linspace(0, len(self._rows) - 1, _CHECKED_WORDS).astype(np.int64))
         words = [self.vocabulary.words[row] for row in rows]
         worst = (compute(words) - torch.from_numpy(self.vectors(rows))).abs().max().item()
-        if worst > 1e-3:
+        if not worst <= 1e-3:  # NaN is not, either
             raise WeightsError(
                 f"{self.path} does not fit the model: its vectors of {words} differ by up to "
                 f"{worst:.3g} from the model's. Other weights, or another vocabulary?"

@@ -103,7 +103,10 @@ def _is_written(folder: Path, config: ElmoConfig) -> bool:
     options = folder / OPTIONS_FILE  # written last, so the weights are complete
     if not options.exists() or not (folder / HDF5_FILE).exists():
         return False
-    return bool(json.loads(options.read_text(encoding="utf-8")) == config.to_options())
+    try:
+        return bool(json.loads(options.read_text(encoding="utf-8")) == config.to_options())
+    except ValueError:  # whatever it is, they are not our weights
+        return False
 
 
 def _lively(model: BiLM) -> BiLM:

@@ -8,14 +8,18 @@ libraries are built in the same way (`word_numbers.py`).
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import hashlib
 import logging
 import os
 import platform
+import shlex
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
@@ -101,13 +105,31 @@ def cpu_instructions() -> frozenset[str]:
 
 
 def _load() -> ctypes.CDLL:
-    flags = instruction_flags(cpu_instructions())
-    if not flags:
+    """Build the kernel for all that this CPU has, or else for what the compiler knows of it."""
+    has = cpu_instructions()
+    choices: list[list[str]] = []
+    for instructions in (has, has - _MORE.keys(), has & _AVX2.keys()):
+        flags = instruction_flags(frozenset(instructions))
+        if flags and flags not in choices:
+            choices.append(flags)
+    if not choices:
         raise CannotBuildError(
             f"it needs AVX2, FMA and F16C, which this CPU ({platform.machine()}) is not known to "
             "have"
         )
-    return loaded_library(_SOURCE, [*flags, "-pthread"], ctypes.CDLL)
+    return _first_that_builds(choices)
+
+
+def _first_that_builds(choices: list[list[str]]) -> ctypes.CDLL:
+    first_reason: CannotBuildError | None = None
+    for flags in choices:
+        try:
+            return loaded_library(_SOURCE, [*flags, "-pthread"], ctypes.CDLL)
+        except CannotBuildError as reason:
+            logger.info("no native kernel with %s: %s", " ".join(flags), reason)
+            first_reason = first_reason or reason
+    assert first_reason is not None
+    raise first_reason
 
 
 def loaded_library(source: Path, flags: list[str], kind: type[Library]) -> Library:
@@ -127,33 +149,49 @@ def loaded_library(source: Path, flags: list[str], kind: type[Library]) -> Libra
     try:
         return kind(str(library))
     except OSError as error:
+        logger.info("%s is built anew, it cannot be loaded: %s", library, error)
+    library.unlink(missing_ok=True)
+    library = _built(source, [*_FLAGS, *flags])
+    try:
+        return kind(str(library))
+    except OSError as error:
         raise CannotBuildError(f"{library} cannot be loaded: {error}") from None
 
 
 def _built(source: Path, flags: list[str]) -> Path:
     compiler = _compiler()
-    named = "\0".join([compiler, _version(compiler), *flags, *_contents(source.parent)])
+    named = "\0".join([*compiler, _version(compiler), *flags, *_contents(source.parent)])
     name = f"{source.stem}-{hashlib.sha256(named.encode()).hexdigest()[:24]}.so"
     folder = _folder()
     library = folder / name
     if library.is_file():
         return library
-    handle, temporary = tempfile.mkstemp(dir=folder, suffix=".so.partial")
+    try:
+        with _temporary_file(folder) as temporary:
+            _compile([*compiler, *flags, str(source), "-o", str(temporary)])
+            with temporary.open("rb") as file:
+                os.fsync(file.fileno())  # a library that is cut short ends the process
+            temporary.replace(library)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise CannotBuildError(f"{compiler[0]} failed: {error}") from None
+    return library
+
+
+@contextmanager
+def _temporary_file(folder: Path) -> Iterator[Path]:
+    handle, name = tempfile.mkstemp(dir=folder, suffix=".so.partial")
     os.close(handle)
     try:
-        command = [compiler, *flags, str(source), "-o", temporary]
-        done = subprocess.run(
-            command, capture_output=True, text=True, check=False, timeout=_PATIENCE
-        )
-        if done.returncode:
-            first = next(iter(done.stderr.strip().splitlines()), "no message")
-            raise CannotBuildError(f"{compiler} failed: {first}")
-        Path(temporary).replace(library)
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise CannotBuildError(f"{compiler} failed: {error}") from None
+        yield Path(name)
     finally:
-        Path(temporary).unlink(missing_ok=True)
-    return library
+        Path(name).unlink(missing_ok=True)
+
+
+def _compile(command: list[str]) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_PATIENCE)
+    if done.returncode:
+        first = next(iter(done.stderr.strip().splitlines()), "no message")
+        raise CannotBuildError(f"{command[0]} failed: {first}")
 
 
 def _contents(folder: Path) -> list[str]:
@@ -164,36 +202,37 @@ def _contents(folder: Path) -> list[str]:
     ]
 
 
-def _compiler() -> str:
-    asked = os.environ.get("CXX")
-    for name in (asked,) if asked else COMPILERS:
+def _compiler() -> list[str]:
+    """Give the command that compiles; `CXX` may name arguments, too, as in `ccache g++`."""
+    asked = os.environ.get("CXX", "").strip()
+    for name, *arguments in [shlex.split(asked)] if asked else [[name] for name in COMPILERS]:
         found = shutil.which(name)
         if found:
-            return found
+            return [found, *arguments]
     names = asked or ", ".join(COMPILERS)
     raise CannotBuildError(f"no C++ compiler ({names}): install one, such as Debian's g++")
 
 
-def _version(compiler: str) -> str:
+def _version(compiler: list[str]) -> str:
     try:
         done = subprocess.run(
-            [compiler, "--version"], capture_output=True, text=True, check=False, timeout=60
+            [*compiler, "--version"], capture_output=True, text=True, check=False, timeout=60
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise CannotBuildError(f"{compiler} cannot be run: {error}") from None
+        raise CannotBuildError(f"{compiler[0]} cannot be run: {error}") from None
     return done.stdout
 
 
 def _folder() -> Path:
     """Give a folder for libraries in which nobody else can write: what is there gets loaded."""
-    base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-    folder = Path(base) / "elmo-torch" / "kernels"
     try:
+        base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+        folder = Path(base) / "elmo-torch" / "kernels"
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         facts = folder.stat()
         if facts.st_uid == os.getuid() and not facts.st_mode & 0o022 and os.access(folder, os.W_OK):
             return folder
-    except OSError:
+    except (OSError, RuntimeError):  # the latter: whoever this is has no home
         pass
     return _private_folder()
 
@@ -201,4 +240,14 @@ def _folder() -> Path:
 @cache
 def _private_folder() -> Path:
     """Give a fresh folder for this process, where the cache cannot be used."""
-    return Path(tempfile.mkdtemp(prefix="elmo-kernels-"))
+    try:
+        folder = Path(tempfile.mkdtemp(prefix="elmo-kernels-"))
+    except OSError as error:
+        raise CannotBuildError(f"there is no folder to keep it in: {error}") from None
+    atexit.register(_remove, folder, os.getpid())
+    return folder
+
+
+def _remove(folder: Path, process: int) -> None:
+    if os.getpid() == process:  # not where it was forked
+        shutil.rmtree(folder, ignore_errors=True)

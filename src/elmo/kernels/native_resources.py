@@ -41,12 +41,12 @@ class _Threads:
             if not self._borrowers:  # else PyTorch would say 1
                 self._number = torch.get_num_threads()
             self._borrowers += 1
-        torch.set_num_threads(1)
+            torch.set_num_threads(1)
 
     def give_back(self) -> None:
-        with self._lock:
+        with self._lock:  # or another thread could read what is not given back yet
             self._borrowers -= 1
-        torch.set_num_threads(self._number)
+            torch.set_num_threads(self._number)
 
     @property
     def number(self) -> int:
@@ -76,19 +76,20 @@ def own_threads() -> Iterator[None]:
     sleeping. A kernel that starts meanwhile would have to share their cores: a single sentence took
     half as long again. Inside itself it does nothing more.
     """
-    _entered.depth += 1
+    outside = _entered.depth
     try:
-        with nullcontext() if _entered.depth > 1 else _borrowed():
+        _entered.depth = outside + 1
+        with nullcontext() if outside else _borrowed():
             yield
     finally:
-        _entered.depth -= 1
+        _entered.depth = outside
 
 
 @contextmanager
 def _borrowed() -> Iterator[None]:
     _threads.borrow()
-    present_kernel().elmo_keep_team(ctypes.c_int64(_threads.number))
     try:
+        present_kernel().elmo_keep_team(ctypes.c_int64(_threads.number))
         yield
     finally:
         present_kernel().elmo_dismiss_team()

@@ -26,6 +26,9 @@ _WAITING_BYTES = 4 << 20
 """Bytes of each thread in memory that a GPU can write to: with less it waits for each of many
 copies, with more they fall out of the cache. More for words that need more."""
 
+_OUT_OF_MEMORY = 2
+"""What CUDA's driver says then."""
+
 _SOURCE = Path(__file__).parent / "host" / "sentence_copies.cpp"
 
 logger = logging.getLogger(__name__)
@@ -105,7 +108,8 @@ class SentenceCopies:
             *map(ctypes.c_int64, (len(sizes), n_layers, row_bytes)),
         )
         if error:
-            raise RuntimeError(f"CUDA error: vectors could not be copied, the driver says {error}")
+            known = "out of memory" if error == _OUT_OF_MEMORY else f"the driver says {error}"
+            raise RuntimeError(f"CUDA error: {known}, while vectors were copied to the host")
 
 
 def sentence_copies(streams: Sequence[torch.cuda.Stream], word_bytes: int) -> SentenceCopies | None:

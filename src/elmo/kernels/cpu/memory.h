@@ -21,7 +21,7 @@ class Room {
     auto& block = blocks_[next_++];
     const size_t lines = (n * sizeof(T) + sizeof(Line) - 1) / sizeof(Line);
     if (block.size() < lines) block = std::vector<Line>(lines);
-    std::memset(block.data(), 0, lines * sizeof(Line));
+    if (lines) std::memset(block.data(), 0, lines * sizeof(Line));
     return (T*)block.data();
   }
 

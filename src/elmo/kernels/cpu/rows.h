@@ -12,7 +12,7 @@
 
 namespace {
 
-// A weight as linear.py lays it out: panels of COLUMNS outputs, in each of them group after group of
+// A weight as native.py lays it out: panels of COLUMNS outputs, in each of them group after group of
 // inputs, in each group one output after another.
 struct Matrix {
   const void* weights;
