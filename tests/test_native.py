@@ -595,6 +595,10 @@ def test_a_precision_that_saves_nothing_says_so(no_kernel, tiny_bilm):
 
 
 def run_switched(**environment):
+    return run_process(**environment).stdout
+
+
+def run_process(**environment):
     code = (
         "from elmo.kernels.compiler import kernel, why_not; print(kernel() is None, why_not())\n"
         "from elmo import ELMo, ElmoConfig, random_bilm\n"
@@ -609,15 +613,19 @@ def run_switched(**environment):
         env={**os.environ, **environment},
     )
     assert done.returncode == 0, done.stderr
-    return done.stdout
+    return done
 
 
 def test_the_kernel_can_be_switched_off():
-    assert "True ELMO_NATIVE=0 switches it off" in run_switched(ELMO_NATIVE="0")
+    done = run_process(ELMO_NATIVE="0")
+    assert "True ELMO_NATIVE=0 switches it off" in done.stdout
+    assert not done.stderr  # it was asked for
 
 
 def test_a_missing_compiler_is_named_and_nothing_breaks():
-    assert "True no C++ compiler (nowhere-c++)" in run_switched(CXX="nowhere-c++")
+    done = run_process(CXX="nowhere-c++")
+    assert "True no C++ compiler (nowhere-c++)" in done.stdout
+    assert "more slowly: no C++ compiler (nowhere-c++)" in done.stderr
 
 
 def test_a_failing_compiler_is_named_and_nothing_breaks(tmp_path):
@@ -691,11 +699,12 @@ def test_where_there_is_no_folder_at_all_there_is_no_library(tmp_path, monkeypat
 
 
 def test_the_kernel_is_built_once_and_kept(tmp_path):
-    told = run_switched(XDG_CACHE_HOME=str(tmp_path))
-    assert told.startswith("False")
+    first = run_process(XDG_CACHE_HOME=str(tmp_path))
+    assert first.stdout.startswith("False")
+    assert first.stderr.count("building the C++ kernel") == 1
     (library,) = (tmp_path / "elmo-torch" / "kernels").iterdir()
     built = library.stat().st_mtime_ns
-    run_switched(XDG_CACHE_HOME=str(tmp_path))
+    assert not run_process(XDG_CACHE_HOME=str(tmp_path)).stderr
     assert library.stat().st_mtime_ns == built
 
 

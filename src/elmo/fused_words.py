@@ -38,7 +38,6 @@ class FusedCharacterEncoder:
 
     def __init__(self, encoder: CharacterEncoder, config: ElmoConfig, compiled: bool) -> None:
         self._encoder = encoder
-        self._max_characters = config.max_characters
         self._padding = padding_character(config)
         self._compiled = compiled
         self._widest = max(width for width, _ in config.filters)
@@ -68,24 +67,31 @@ class FusedCharacterEncoder:
         if self._table is None:
             vectors: Tensor = self._encoder(ids)
             return vectors
+        windows = telling_windows(ids, self._padding, self._widest)
         highest = highest_responses(
-            ids, self._windows(ids), self._table, self._widths, self._widest, self._compiled
+            ids, windows, self._table, self._widths, self._widest, self._compiled
         )
         return self._encoder.finish(highest.add_(self._bias))
 
     def _encode_for_graph(self, ids: Tensor) -> tuple[Tensor]:
         return (self._encode(ids),)
 
-    def _windows(self, ids: Tensor) -> Tensor:
-        """Say how many windows tell all there is to know about each word, int32 `(n,)`.
 
-        One window wholly inside the padding stands for all of them. A word that leaves no room for
-        one needs every window of the shortest filter.
-        """
-        places = torch.arange(1, ids.shape[1] + 1, device=ids.device)
-        characters = torch.where(ids != self._padding, places, 0).amax(dim=1)
-        cropped = characters + self._widest <= self._max_characters
-        return torch.where(cropped, characters + 1, self._max_characters).int()
+def telling_windows(ids: Tensor, padding: int, widest: int) -> Tensor:
+    """Say how many windows tell all there is to know about each word, int32 `(n,)`.
+
+    One window wholly inside the padding stands for all of them. A word that leaves no room for one
+    needs every window of the shortest filter.
+
+    Args:
+        ids: Words as characters, `(n, max_characters)`.
+        padding: The character behind their end.
+        widest: Characters of the widest filter.
+    """
+    longest = ids.shape[1]
+    places = torch.arange(1, longest + 1, dtype=torch.int32, device=ids.device)
+    lengths = torch.where(ids != padding, places, 0).amax(dim=1)
+    return torch.where(lengths + widest <= longest, lengths + 1, longest).to(torch.int32)
 
 
 def _convolutions(encoder: CharacterEncoder) -> list[nn.Conv1d]:

@@ -1,7 +1,7 @@
 """Builds C++ for this machine, once, and keeps it for later processes: the kernel for its CPU.
 
 There is nothing to install: where a C++ compiler is at hand a library is built when it is first
-needed (a few seconds) and kept in the user's cache folder, under a name made of its sources, its
+needed (ten seconds) and kept in the user's cache folder, under a name made of its sources, its
 flags and the compiler. Without a compiler, or on another kind of CPU, PyTorch does the work. Other
 libraries are built in the same way (`word_numbers.py`).
 """
@@ -71,7 +71,9 @@ def _outcome() -> tuple[ctypes.CDLL | None, str]:
     try:
         return _load(), ""
     except CannotBuildError as reason:
-        logger.info("no native kernel: %s", reason)
+        could_be = instruction_flags(cpu_instructions()) and not _is_switched_off()
+        level = logging.WARNING if could_be else logging.INFO
+        logger.log(level, "no native kernel, PyTorch computes instead, more slowly: %s", reason)
         return None, str(reason)
 
 
@@ -143,7 +145,7 @@ def loaded_library(source: Path, flags: list[str], kind: type[Library]) -> Libra
     Raises:
         CannotBuildError: There is no such library here, for the reason given.
     """
-    if os.environ.get(SWITCH, "1") == "0":
+    if _is_switched_off():
         raise CannotBuildError(f"{SWITCH}=0 switches it off")
     library = _built(source, [*_FLAGS, *flags])
     try:
@@ -158,6 +160,10 @@ def loaded_library(source: Path, flags: list[str], kind: type[Library]) -> Libra
         raise CannotBuildError(f"{library} cannot be loaded: {error}") from None
 
 
+def _is_switched_off() -> bool:
+    return os.environ.get(SWITCH, "1") == "0"
+
+
 def _built(source: Path, flags: list[str]) -> Path:
     compiler = _compiler()
     named = "\0".join([*compiler, _version(compiler), *flags, *_contents(source.parent)])
@@ -168,6 +174,8 @@ def _built(source: Path, flags: list[str]) -> Path:
         return library
     try:
         with _temporary_file(folder) as temporary:
+            if source == _SOURCE:  # the others take no time
+                _tell_of_building()
             _compile([*compiler, *flags, str(source), "-o", str(temporary)])
             with temporary.open("rb") as file:
                 os.fsync(file.fileno())  # a library that is cut short ends the process
@@ -175,6 +183,11 @@ def _built(source: Path, flags: list[str]) -> Path:
     except (OSError, subprocess.TimeoutExpired) as error:
         raise CannotBuildError(f"{compiler[0]} failed: {error}") from None
     return library
+
+
+@cache
+def _tell_of_building() -> None:
+    logger.warning("building the C++ kernel for this CPU, once: about ten seconds")
 
 
 @contextmanager

@@ -6,6 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from elmo.fused_words import telling_windows
 from elmo.kernels.character_windows import window_maxima
 from elmo.kernels.highway import mix_highway
 from elmo.layers import CharacterEncoder, Highway
@@ -30,7 +31,7 @@ def encode_fused(encoder: CharacterEncoder, ids: Tensor, padding: int) -> Tensor
         filters,
         bias,
         _constant(tuple(widths), ids.device),
-        _n_windows(ids, padding, _widest(encoder)),
+        telling_windows(ids, padding, _widest(encoder)),
         dtype,
     )
     vectors = encoder.activation(maxima)
@@ -48,18 +49,6 @@ def _filters(encoder: CharacterEncoder) -> Tensor:
     widest = _widest(encoder)
     weights = [F.pad(c.weight, (0, widest - c.kernel_size[0])) for c in _convolutions(encoder)]
     return torch.cat(weights).transpose(1, 2)
-
-
-def _n_windows(ids: Tensor, padding: int, widest: int) -> Tensor:
-    """Say how many windows tell all there is to know about each word, int32 `(n,)`.
-
-    One window wholly inside the padding stands for all of them. A word that leaves no room for one
-    needs every window of the shortest filter.
-    """
-    longest = ids.shape[1]
-    places = torch.arange(1, longest + 1, dtype=torch.int32, device=ids.device)
-    lengths = torch.where(ids != padding, places, 0).amax(dim=1)
-    return torch.where(lengths + widest <= longest, lengths + 1, longest).to(torch.int32)
 
 
 _constants: dict[tuple[tuple[int, ...], torch.device], Tensor] = {}
