@@ -132,9 +132,9 @@ class StepOnCPU(GraphedStep):
     def _mark_end(self):
         pass
 
-    def _forget(self):
+    def forget(self):
         self._graph = None
-        super()._forget()
+        super().forget()
 
     def _record(self):
         self.n_recorded += 1

@@ -68,6 +68,8 @@ class Gradients:
         self._parallel = self.model
         if self._processes.world > 1:
             self._parallel = DistributedDataParallel(self.model)
+        if self._graphed is not None:
+            self._graphed.forget()  # it may still run
         self._graphed = self._make_graphed()
 
     def close(self) -> None:

@@ -125,7 +125,7 @@ class GraphedStep:
         """
         self._wait()
         if self._places.fill(batch, drawn):
-            self._forget()  # it knows the old places
+            self.forget()  # it knows the old places
         self._take()
         self._mark_end()
 
@@ -146,7 +146,7 @@ class GraphedStep:
         ended.record()
         self._ended.append(ended)
 
-    def _forget(self) -> None:
+    def forget(self) -> None:
         """Give the recorded step and its memory up."""
         if self._graph is not None:
             torch.cuda.synchronize(self._losses.device)
