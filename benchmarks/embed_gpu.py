@@ -15,9 +15,8 @@ tensors have a shape and nothing in them.
 from __future__ import annotations
 
 import argparse
-import dataclasses
-import json
 import statistics
+import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -32,6 +31,7 @@ from elmo.benchmark.corpus import count_words, make_sentence, make_sentences
 from elmo.benchmark.machine import Machine, this_machine
 from elmo.benchmark.memory import gpu_peak_mb
 from elmo.benchmark.peers import PEER, AllenNLP, MissingPeerError
+from elmo.benchmark.report import require_writable, write_json
 from elmo.benchmark.systems import Sentences, in_sorted_order, wait_for
 from elmo.benchmark.tables import NOTHING, text_table
 from elmo.benchmark.weights import Subject, published_folder, subject_of_size
@@ -39,6 +39,7 @@ from elmo.bilm import BiLMBase, State, random_bilm, zero_state
 from elmo.config import ElmoConfig, Preset
 from elmo.devices import find_device
 from elmo.embedder import ELMo
+from elmo.errors import ElmoError
 from elmo.pipeline import Pipeline
 from elmo.settings import Precision
 
@@ -360,6 +361,7 @@ def _scaling_table(what: str, sizes: Sequence[int], rows: Sequence[Row], name: s
 def main() -> None:
     """Measure, print the tables, and write the JSON if asked."""
     choices = _arguments()
+    require_writable(choices.json)
     if choices.host_alone:
         for size in choices.sizes:
             seconds = statistics.median(measure_host(size, choices))
@@ -380,9 +382,7 @@ def main() -> None:
     machine = this_machine(device if device.type == "cuda" else None)
     report = Report(machine, choices.sentences, words, choices.layers, rows, peer)
     print(render(report))
-    if choices.json is not None:
-        text = json.dumps(dataclasses.asdict(report), indent=2) + "\n"
-        choices.json.write_text(text, encoding="utf-8")
+    write_json(report, choices.json)
 
 
 def _arguments() -> argparse.Namespace:
@@ -413,4 +413,8 @@ def _layers(text: str) -> str | int:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except ElmoError as error:
+        print(error, file=sys.stderr)
+        sys.exit(2)

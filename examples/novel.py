@@ -9,7 +9,7 @@ in `elmo similar`.
 
 For 红楼梦, after 12 minutes on two cores: 凤姐儿 凤姐 贾琏 平儿 宝钗 黛玉 林黛玉 贾珍 鸳鸯 王夫人.
 
-Needs the extra zh: pip install "elmo-torch[zh,plots]".
+Needs the extra zh: pip install ".[zh,plots]".
 """
 
 from __future__ import annotations

@@ -186,6 +186,14 @@ def test_bad_data_is_told(tmp_path):
         LayerSettings(tasks=())
 
 
+def test_data_that_nobody_named_is_asked_for(tmp_path):
+    with pytest.raises(ConfigError, match=r"pos, wsd, wic: give --data FOLDER.*pos_ewt \("):
+        read_layer_data(LayerSettings(), print)
+    some = LayerSettings(tasks=("wic", "pos"), treebank=tmp_path)
+    with pytest.raises(ConfigError, match=r"for wic: give --data .*mcl-wic\); or .* by --wic, or"):
+        read_layer_data(some, print)
+
+
 # --- tasks ----------------------------------------------------------------------------------------
 
 
@@ -318,7 +326,12 @@ def test_pairs_of_people_are_read_in_any_columns(tmp_path, separator):
 
 @pytest.mark.parametrize(
     ("text", "told"),
-    [("a b 1\na b\n", "line 2"), ("a b 1\na b nan\n", "line 2"), ("a b 1\n", "has 1 pairs")],
+    [
+        ("a b 1\na b\n", "line 2"),
+        ("a b 1\na b nan\n", "line 2"),
+        ("a b 1\n", "has 1 pair;"),
+        ("a b x\n", r"has 0 pairs \(line 1, 'a b x', has no score: taken for a header\);"),
+    ],
 )
 def test_files_that_are_no_pairs_are_told(tmp_path, text, told):
     (tmp_path / "pairs.txt").write_text(text)

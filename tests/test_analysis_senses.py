@@ -18,7 +18,8 @@ from elmo.analysis.projection import chosen_projections, principal_components, p
 from elmo.analysis.report_files import as_json
 from elmo.analysis.senses import find_senses
 from elmo.analysis.senses_page import draw_senses, render_senses, senses_page
-from elmo.errors import InputError
+from elmo.analysis.word_means import index_of_corpus
+from elmo.errors import ConfigError, InputError
 
 RIVER = "the {} bank of the river was {}"
 MONEY = "a {} bank lends its money to {}"
@@ -177,6 +178,23 @@ def test_two_occurrences_are_enough(tmp_path, tiny_elmo):
     senses_page(report)
     many = find_senses(tiny_elmo, corpus, "cat", SenseSettings(clusters=5))
     assert "only 2 groups: 5 were asked for" in many.notes[0]
+
+
+def test_one_of_something_is_not_many(tmp_path, tiny_elmo):
+    path = tmp_path / "text.txt"
+    path.write_text("a cat\nthe cat\n")
+    corpus = Corpus(CorpusSettings(corpus=(path,)))
+    report = find_senses(tiny_elmo, corpus, "cat", SenseSettings(clusters=1, projection=("pca",)))
+    assert "2 occurrences in text.txt, layer top; 1 group, silhouette" in render_senses(report)
+    assert "“cat” in 1 group<" in senses_page(report)
+
+
+def test_a_layer_that_the_model_lacks_is_named_by_its_flag(tiny_elmo, corpus):
+    expected = r"--layer is 9, expected 'top', 'average', 'mix' or a number from 0 to 2 \("
+    with pytest.raises(ConfigError, match=expected):
+        find_senses(tiny_elmo, corpus, "bank", SenseSettings(layer=9))
+    with pytest.raises(ConfigError, match=expected):
+        index_of_corpus(tiny_elmo, corpus, 9, min_count=1)
 
 
 class Checker(HTMLParser):

@@ -1,6 +1,7 @@
 """`elmo bench`, `elmo bench scaling` and `elmo bench precision`, as users run them."""
 
 import json
+import os
 import re
 import statistics
 import subprocess
@@ -9,8 +10,10 @@ import sys
 import pytest
 
 from elmo import ELMo, ElmoConfig, random_bilm
+from elmo.benchmark.bench_settings import PrecisionSettings, ScalingSettings, SpeedSettings
 from elmo.benchmark.peers import MissingPeerError, load_elmo_class
 from elmo.cli import main
+from elmo.errors import ConfigError
 
 QUICK = ["--quick", "--threads", "1", "--device", "cpu", "--quiet"]
 
@@ -135,7 +138,7 @@ def test_a_model_that_allennlp_cannot_run_is_measured_alone(tmp_path, capsys):
 
 def test_scaling_gives_a_table_a_json_and_a_picture(tmp_path, data, capsys):
     pytest.importorskip("matplotlib")
-    paths = [tmp_path / "scaling.json", tmp_path / "scaling.png"]
+    paths = [tmp_path / "new" / "scaling.json", tmp_path / "pictures" / "scaling.png"]
     flags = ["--precision", "fp32", "--batches", "1", "4", "--lengths", "3", "9"]
     flags += ["--corpora", "8", "16", "--data", str(data)]
     flags += ["--json", str(paths[0]), "--plot", str(paths[1])]
@@ -210,8 +213,11 @@ def test_precision_takes_its_sentences_from_the_treebank_if_there_is_no_text(
         (["bench", "--threads", "-1"], 2, "--threads is -1"),
         (["bench", "--device", "tpu9"], 2, "tpu9"),
         (["bench", "--precision", "fp64"], 2, "--precision"),
-        (["bench", "--quick", "--json", "missing/report.json"], 1, "cannot write missing"),
-        (["bench", "scaling", "--quick", "--plot", "missing/p.png"], 1, "cannot write missing"),
+        (["bench", "--quick", "--json", "/dev/null/report.json"], 1, "cannot write /dev"),
+        (["bench", "scaling", "--quick", "--plot", "/dev/null/p.png"], 1, "cannot write /dev"),
+        (["bench", "--threads", "100000"], 2, "--threads is 100000, expected at most"),
+        (["bench", "scaling", "--plot", "s.txt"], 2, "--plot is s.txt, expected a file whose name"),
+        (["bench", "scaling", "--plot", "scaling"], 2, "ends with .png, .svg, .pdf"),
         (["bench", "scaling", "--batches", "4", "0"], 2, "--batches is 4 0"),
         (["bench", "precision", "random-tiny"], 2, "--text FILE, or --treebank"),
         (["bench", "precision", "random-tiny", "--text", "missing"], 2, "no such text file"),
@@ -233,11 +239,67 @@ def test_what_cannot_be_measured_is_said_in_one_line(
     assert list(tmp_path.iterdir()) == []
 
 
+def made_scaling_report(**sizes):
+    """A report of a model whose memory grows by a megabyte a sentence."""
+    from elmo.benchmark.machine import this_machine
+    from elmo.benchmark.scaling import KEPT, STREAMED, ScalingReport, ScalingRow
+    from elmo.benchmark.timing import Spread
+
+    rows = [
+        ScalingRow("small", sweep, way, size, size, [1.0], Spread(size, size, size), size, None)
+        for sweep, some in sizes.items()
+        for way in ((KEPT, STREAMED) if sweep == "corpus" else (KEPT,))
+        for size in some
+    ]
+    return ScalingReport("elmo bench scaling", "0", this_machine(), rows=rows)
+
+
+def test_a_picture_has_numbers_where_something_was_measured():
+    pytest.importorskip("matplotlib")
+    from elmo.benchmark.scaling_report import scaling_figure
+
+    sizes = {"batch": (1, 8, 64), "length": (10, 40), "corpus": (16,)}
+    panels = scaling_figure(made_scaling_report(**sizes)).axes
+    for panel, expected in zip(panels, [*sizes.values()] * 2, strict=True):
+        assert panel.get_xscale() == "log"
+        assert tuple(panel.get_xticks()) == expected
+        assert [label.get_text() for label in panel.get_xticklabels()] == list(map(str, expected))
+    for panel in panels[3:]:  # of memory: no line lies on the edge
+        assert panel.get_ylim() == pytest.approx((0, 1.1 * 64))
+
+
+@pytest.mark.parametrize(
+    ("sizes", "expected"),
+    [
+        ((7,), [7]),
+        ((1, 2, 4, 8, 16, 32, 64, 128, 256), [1, 2, 4, 8, 16, 32, 64, 128, 256]),
+        ((1, 2, 3, 4, 5, 6, 7, 8, 9, 1000), [1, 3, 8, 1000]),
+        ((1000, 1001, 1002, 100_000), [1000, 100_000]),
+    ],
+)
+def test_numbers_below_a_picture_do_not_touch(sizes, expected):
+    from elmo.benchmark.scaling_report import readable
+
+    assert readable(sizes) == expected
+
+
+@pytest.mark.parametrize("kind", [SpeedSettings, ScalingSettings, PrecisionSettings])
+def test_what_is_named_twice_is_measured_once(kind):
+    assert kind(precision=("int8", "fp32", "int8")).precision == ("int8", "fp32")
+
+
+def test_a_machine_is_not_asked_for_more_threads_than_it_can_start():
+    most = 4 * os.cpu_count()
+    assert SpeedSettings(threads=most).threads == most
+    with pytest.raises(ConfigError, match=f"--threads is {most + 1}, expected at most {most}: 4"):
+        SpeedSettings(threads=most + 1)
+
+
 def test_a_picture_without_matplotlib_names_the_extra(tmp_path, monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     path = tmp_path / "scaling.png"
     assert main(["bench", "scaling", *QUICK, "--plot", str(path)]) == 2
-    assert 'pip install "elmo-torch[plots]"' in capsys.readouterr().err
+    assert "--plot needs the 'plots' extra: pip install matplotlib" in capsys.readouterr().err
     assert not path.exists()
 
 

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import islice
 
@@ -15,8 +16,16 @@ import numpy as np
 import pytest
 
 from elmo import ELMo, ElmoConfig, random_bilm
-from elmo.bulk import embed_file
-from elmo.errors import ElmoWarning, InputError, MissingFileError, OutputError, OutputExistsError
+from elmo.bulk import check_paths, embed_file
+from elmo.cli import main
+from elmo.errors import (
+    ConfigError,
+    ElmoWarning,
+    InputError,
+    MissingFileError,
+    OutputError,
+    OutputExistsError,
+)
 from elmo.settings import EmbedSettings
 
 SMALL_BATCHES = EmbedSettings(batch_tokens=8)
@@ -126,6 +135,54 @@ def test_another_encoding_can_be_named(tmp_path, model):
         embed_file(model, tmp_path / "text", tmp_path / "o", EmbedSettings(encoding="klingon"))
 
 
+def test_a_mistake_leaves_nothing_in_the_way_of_the_next_try(tmp_path, model):
+    (tmp_path / "text").write_bytes("café\n".encode("latin-1"))
+    with pytest.raises(InputError, match="not valid utf-8"):
+        embed_file(model, tmp_path / "text", tmp_path / "out")
+    embed_file(model, tmp_path / "text", tmp_path / "out", EmbedSettings(encoding="latin-1"))
+    before = (tmp_path / "out").read_bytes()
+    for wrong in ({"batch_size": 0}, {"batch_tokens": 0}):
+        with pytest.raises(ConfigError, match="is 0, expected"):
+            embed_file(
+                model, tmp_path / "text", tmp_path / "out", EmbedSettings(overwrite=True, **wrong)
+            )
+    assert (tmp_path / "out").read_bytes() == before
+
+
+@pytest.mark.parametrize("name", ["text", "link", "hard", "folder/../text"])
+def test_the_input_is_not_replaced_by_the_output(tmp_path, model, name):
+    (tmp_path / "folder").mkdir()
+    text = tmp_path / "text"
+    text.write_text("a b\n")
+    (tmp_path / "link").symlink_to(text)
+    (tmp_path / "hard").hardlink_to(text)
+    for settings in (EmbedSettings(overwrite=True), EmbedSettings(resume=True), EmbedSettings()):
+        with pytest.raises(OutputExistsError, match="is the input, too"):
+            embed_file(model, text, tmp_path / name, settings)
+    words = EmbedSettings(overwrite=True, token_vocabulary=tmp_path / name)
+    with pytest.raises(OutputExistsError, match="is the input, too"):
+        embed_file(model, os.devnull, text, words)
+    assert text.read_text() == "a b\n"
+
+
+def test_a_pipe_is_read_once_and_in_full(tmp_path, model):
+    os.mkfifo(tmp_path / "pipe")
+    settings = EmbedSettings(batch_tokens=8)
+    with ThreadPoolExecutor() as pool:
+        written = pool.submit((tmp_path / "pipe").write_text, make_text(40), encoding="utf-8")
+        check_paths(tmp_path / "pipe", tmp_path / "out", settings)
+        report = embed_file(model, tmp_path / "pipe", tmp_path / "out", settings)
+        written.result()
+    assert report.n_sentences == 40
+    assert embed_file(model, os.devnull, tmp_path / "none").n_sentences == 0
+
+
+def test_the_ending_of_the_output_says_which_format(tmp_path, model):
+    embed_file(model, write_text(tmp_path, 3), tmp_path / "out.npz")
+    with np.load(tmp_path / "out.npz") as file:
+        assert {"0", "1", "2"} <= set(file.files)
+
+
 def test_bad_paths_are_refused_before_anything_is_touched(tmp_path, model):
     text = write_text(tmp_path)
     with pytest.raises(MissingFileError, match="no such text file"):
@@ -206,6 +263,20 @@ def start_embedding(folder, *flags):
         stderr=subprocess.PIPE,
         text=True,
     )
+
+
+def test_a_second_process_is_refused_while_one_writes(tmp_path, capsys):
+    process = start_embedding(tmp_path)
+    out = tmp_path / "out.h5"
+    wait_until_some_is_written(process, out)
+    for flags in ([], ["--resume"], ["--overwrite"]):
+        given = ["embed", str(tmp_path / "text.txt"), str(out), "--model", "random-tiny", *flags]
+        assert main(given) == 2
+        assert f"another elmo process is writing {out}: wait for it" in capsys.readouterr().err
+    _, message = process.communicate(timeout=120)
+    assert process.returncode == 0, message
+    assert len(read(out)) == 12_000
+    assert not (tmp_path / "out.h5.partial").exists()
 
 
 def wait_until_some_is_written(process, out, more_than=0):

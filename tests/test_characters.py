@@ -91,6 +91,13 @@ def test_batch_to_ids_refuses_a_string_in_the_place_of_a_sentence():
         batch_to_ids([["The"], "The cat"])
 
 
+def test_batch_to_ids_refuses_what_is_no_word():
+    with pytest.raises(InputError, match="sentence 1, word 0 is None of type NoneType"):
+        batch_to_ids([["The"], [None]])
+    with pytest.raises(InputError, match="sentence 0 is None, expected a list of words"):
+        batch_to_ids([None])
+
+
 def test_added_tokens_are_spelt_by_one_character():
     mapper = CharacterMapper(5, tokens_to_add={"[MASK]": 1})
     assert mapper.rows(["[MASK]"])[0].tolist() == [259, 2, 260, 261, 261]

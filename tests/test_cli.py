@@ -1,5 +1,6 @@
 """The command line as a new user meets it: real processes, exit codes, what goes where."""
 
+import errno
 import json
 import os
 import subprocess
@@ -93,7 +94,7 @@ def test_an_untrained_model_says_that_it_is_one(tmp_path, text):
     [
         (["embed", "missing.txt", "out.h5", "--model", "random-tiny"], "no such text file"),
         (["embed", "{text}", "out.h5", "--model", "./missing"], "no such model folder"),
-        (["embed", "{text}", "{text}", "--model", "random-tiny"], "exists; give --overwrite"),
+        (["embed", "{text}", "{text}", "--model", "random-tiny"], "is the input, too"),
         (["embed", "{text}", "out.h5", "--layers", "7", "--model", "random-tiny"], "layers is 7"),
         (["embed", "{text}", "out.h5", "--layers", "bottom"], "--layers"),
         (["embed", "{text}", "out.h5", "--state", "hot"], "--state"),
@@ -111,7 +112,13 @@ def test_an_untrained_model_says_that_it_is_one(tmp_path, text):
         ),
         (["info", "missing"], "no such model folder"),
         (["convert", "random-tiny"], "needs SRC and DST"),
-        (["cache", "missing.txt", "out.h5", "--model", "random-tiny"], "no vocabulary file"),
+        (["cache", "missing.txt", "out.h5", "--model", "random-tiny"], "no such vocabulary file"),
+        (["cache", "{text}", "{text}", "--overwrite", "--model", "random-tiny"], "is the input"),
+        (["embed", "{text}", "-"], "- stands for standard input, and cannot be given here"),
+        (["embed", "{text}", "out.h5", "--bogus"], "See elmo embed --help."),
+        (["task", "train", "tag", "--bogus"], "See elmo task train --help."),
+        (["embed", ".", "out.h5"], "is a folder, expected a text file"),
+        (["info", "--weights", "w.hdf5"], "--weights needs --options"),
         (["frobnicate"], "frobnicate"),
     ],
 )
@@ -127,6 +134,102 @@ def test_what_cannot_be_used_is_said_in_one_line_with_exit_code_2(
     assert expected in captured.err
     assert "Traceback" not in captured.err
     assert list(tmp_path.iterdir()) == [text]
+
+
+@pytest.mark.parametrize(
+    ("error", "message", "code"),
+    [
+        (
+            PermissionError(13, "Permission denied", "secret.txt"),
+            "secret.txt: Permission denied",
+            2,
+        ),
+        (IsADirectoryError(21, "Is a directory", "folder"), "folder: Is a directory", 2),
+        (OSError(28, "No space left on device", "out"), "out: no space left on the disk", 1),
+        (OSError(28, "h5py's words,\nmany of them"), "no space left on the disk", 1),
+        (OSError(5, "Input/output error"), "Input/output error", 1),
+    ],
+)
+def test_what_the_system_refuses_is_said_in_one_line(monkeypatch, capsys, error, message, code):
+    def refuse(*_):
+        raise error
+
+    monkeypatch.setattr("elmo.commands.models.load_model", refuse)
+    assert main(["embed", os.devnull, "out.h5"]) == code
+    assert capsys.readouterr().err == f"error: {message}\n"
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
+def test_standard_output_that_is_full_is_told_in_one_line(model_folder):
+    for command in (["models"], ["info", model_folder]):
+        with Path("/dev/full").open("w") as full:
+            done = subprocess.run(
+                [sys.executable, "-m", "elmo", *map(str, command)],
+                stdout=full,
+                stderr=subprocess.PIPE,
+                text=True,
+                timeout=120,
+                check=False,
+            )
+        assert done.returncode == 1
+        assert done.stderr == "error: cannot write to standard output: no space left on the disk\n"
+
+
+LITTLE_DISK = """
+import resource, sys
+from elmo.cli import main
+resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+def test_a_model_that_does_not_fit_on_the_disk_is_told_in_one_line(tmp_path, model_folder):
+    command = ["convert", model_folder, tmp_path / "out", "--to", "elmo"]
+    done = subprocess.run(
+        [sys.executable, "-c", LITTLE_DISK, *map(str, command)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    path = tmp_path / "out" / "model.safetensors"
+    assert done.returncode == 1
+    assert done.stderr == f"error: cannot write {path}: no space left on the disk\n"
+
+
+def test_what_hdf5_says_of_a_full_disk_is_told_in_one_line(
+    tmp_path, model_folder, monkeypatch, capsys
+):
+    def refuse(*_):
+        raise OSError(errno.ENOSPC, "Can't synchronously write data (time = now\n, errno = 28)")
+
+    monkeypatch.setattr(h5py, "File", refuse)
+    (tmp_path / "words.txt").write_text("one\ntwo\n")
+    path = tmp_path / "out"
+    given = ["cache", str(tmp_path / "words.txt"), str(path), "--model", str(model_folder)]
+    assert main([*given, "--quiet"]) == 1
+    told = capsys.readouterr().err
+    assert told == f"error: cannot write {path}: no space left on the disk\n"
+
+
+def test_a_model_is_not_converted_into_its_own_folder(model_folder, capsys):
+    before = (model_folder / "model.safetensors").read_bytes()
+    source = model_folder / "model.safetensors"
+    for given in (model_folder, source):
+        assert main(["convert", str(given), str(model_folder), "--overwrite"]) == 2
+        assert "the folder of the model that is to be converted" in capsys.readouterr().err
+    assert source.read_bytes() == before
+
+
+def test_what_there_is_one_of_is_told_in_the_singular(tmp_path, model_folder):
+    for text, told in (
+        ("Hello\n", "1 sentence, 1 word in"),
+        ("Hello\n\n", "2 sentences, 1 word in"),
+        ("", "standard input is empty"),
+    ):
+        done = elmo("embed", "-", tmp_path / f"{len(text)}", "--model", model_folder, stdin=text)
+        assert done.returncode == 0, done.stderr
+        assert told in done.stderr
 
 
 def test_info_tells_sizes_and_fingerprint(model_folder):
@@ -181,7 +284,7 @@ def test_cache_makes_a_token_file_that_embed_uses(tmp_path, model_folder, text):
     out = tmp_path / "tokens.hdf5"
     done = elmo("cache", tmp_path / "words.txt", out, "--model", model_folder)
     assert done.returncode == 0, done.stderr
-    assert "6 words" in done.stderr
+    assert "6 words of" in done.stderr
     model = ELMo.from_pretrained(model_folder, device="cpu")
     np.testing.assert_array_equal(
         TokenFile(out).vectors(np.arange(6)),

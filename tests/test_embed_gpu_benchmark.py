@@ -22,6 +22,14 @@ def test_the_work_of_the_host_is_measured_without_a_gpu():
     assert re.fullmatch(r"tiny: the host alone \d+ ms, [\d,]+ words/s\n", run("--host-alone"))
 
 
+def test_a_missing_gpu_is_said_in_one_line():
+    command = [sys.executable, str(SCRIPT), "--quick"]
+    environment = {**os.environ, "CUDA_VISIBLE_DEVICES": ""}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    assert done.returncode == 2
+    assert re.fullmatch(r"device 'cuda' cannot be used: [^\n]*device='cpu'[^\n]*\n", done.stderr)
+
+
 def test_the_benchmark_of_embedding_on_a_gpu_runs(tmp_path):
     path = tmp_path / "report.json"
     flags = ["--device", "cpu", "--skip-peers", "--data", str(tmp_path), "--json", str(path)]

@@ -355,11 +355,37 @@ def test_an_impossible_choice_of_layers_is_named(elmos, layers):
         elmos["even"].encode_tokens(SENTENCES, layers=layers)
 
 
+def test_numbers_of_layers_from_the_top_are_told(elmos):
+    elmo = elmos["even"]
+    assert np.array_equal(
+        elmo.encode_tokens(SENTENCES, layers=-1)[0], elmo.encode_tokens(SENTENCES, layers="top")[0]
+    )
+    with pytest.raises(ConfigError, match=r"from 0 to 2 \(from -1 to -3: counted from the top\)"):
+        elmo.encode_tokens(SENTENCES, layers=-4)
+
+
 @pytest.mark.parametrize("limit", [{"batch_size": 0}, {"batch_size": -2}, {"batch_tokens": 0}])
 def test_an_impossible_limit_is_named(elmos, limit):
     (name,) = limit
     with pytest.raises(ConfigError, match=f"{name} is {limit[name]}, expected a whole number"):
         elmos["even"].encode_tokens(SENTENCES, **limit)
+
+
+@pytest.mark.parametrize("dtype", ["float16", np.float16, np.dtype("float16"), torch.float16])
+def test_a_type_of_numbers_may_be_numpys_or_pytorchs(elmos, dtype):
+    expected = elmos["even"].encode_tokens(SENTENCES, dtype="float16")
+    found = elmos["even"].encode_tokens(SENTENCES, dtype=dtype)
+    ((_, streamed),) = elmos["even"].stream_windows(SENTENCES, dtype=dtype)
+    for vectors in (found, streamed):
+        assert all(part.dtype == np.float16 for part in vectors)
+        assert all(np.array_equal(*pair) for pair in zip(vectors, expected, strict=True))
+
+
+@pytest.mark.parametrize("dtype", [np.float64, torch.bfloat16, float, None, "half", 16])
+def test_a_type_of_numbers_that_is_not_written_is_named(elmos, dtype):
+    for ask in (elmos["even"].encode_tokens, elmos["even"].stream_windows):
+        with pytest.raises(ConfigError, match=r"dtype is .*expected one of"):
+            ask(SENTENCES, dtype=dtype)
 
 
 # --- encode: one vector for each text -------------------------------------------------------------
@@ -671,6 +697,18 @@ def test_moving_to_the_same_device_changes_nothing(models):
 def test_a_device_that_cannot_be_used_is_named(models, device):
     with pytest.raises(ConfigError, match=f"device '{device}' cannot be used"):
         ELMo(models["even"], device=device)
+
+
+@pytest.mark.parametrize("device", ["gpu", "cuda:x", "no such device"])
+def test_what_is_no_name_of_a_device_is_answered_with_those_that_are(models, device):
+    with pytest.raises(ConfigError, match="used: expected auto, cpu, cuda, cuda:1"):
+        ELMo(models["even"], device=device)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_without_a_gpu_the_cpu_is_advised(models):
+    with pytest.raises(ConfigError, match="use device='cpu', or install a CUDA build of PyTorch"):
+        ELMo(models["even"], device="cuda")
 
 
 def test_the_model_that_was_given_stays_as_it_was(tiny_config):

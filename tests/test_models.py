@@ -57,6 +57,25 @@ def test_half_a_pair_or_a_pair_with_a_name_is_refused(given):
         open_model(**given)
 
 
+@pytest.mark.parametrize(
+    ("given", "named"),
+    [
+        ({"name": 3}, "name_or_path is 3 of type int"),
+        ({"options": 3, "weights": "weights.hdf5"}, "options is 3 of type int"),
+        ({"options": "options.json", "weights": ["w"]}, r"weights is \['w'\] of type list"),
+    ],
+)
+def test_what_is_no_path_is_refused(given, named):
+    with pytest.raises(ConfigError, match=f"{named}, expected a text or a path"):
+        open_model(**given)
+
+
+def test_an_address_in_the_place_of_a_file_is_named():
+    address = "https://models.org/elmo_weights.hdf5"
+    with pytest.raises(MissingFileError, match=f"{address} is an address, expected a file"):
+        open_model(options="options.json", weights=address)
+
+
 def test_a_missing_folder_is_named(tmp_path):
     for name in (tmp_path / "gone", str(tmp_path / "gone"), "gone", "./gone/model"):
         with pytest.raises(MissingFileError, match=r"no such model folder or file: .*gone"):

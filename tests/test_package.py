@@ -13,13 +13,14 @@ from pathlib import Path
 import pytest
 
 import elmo
+from elmo.errors import EXTRA_PACKAGES
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "elmo"
 
 # Each module may import only modules of lines above its own.
 LEVELS = [
-    {"errors", "signals"},
+    {"errors", "signals", "wording"},
     {"settings"},
     {"kernels.gpu", "kernels.compiler"},
     {"kernels.native_resources", "kernels.word_numbers", "kernels.sentence_copies"},
@@ -169,6 +170,16 @@ def test_imports_point_one_way(name):
     level = next(number for number, names in enumerate(LEVELS) if name in names)
     allowed = set().union(*LEVELS[:level])
     assert set(imported_modules(SOURCE / f"{name.replace('.', '/')}.py")) <= allowed
+
+
+def test_messages_know_the_packages_of_every_extra():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    extras = project["optional-dependencies"]
+    assert {
+        extra: " ".join(re.match(r"[\w.-]+", package)[0] for package in packages)
+        for extra, packages in extras.items()
+        if extra not in ("all", "dev")
+    } == EXTRA_PACKAGES
 
 
 def test_every_module_imports_without_the_extras():

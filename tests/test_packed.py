@@ -12,7 +12,8 @@ import elmo.packed
 import elmo.packed_words
 from elmo import Alphabet, BiLM, CharacterMapper, ElmoConfig, batch_to_ids
 from elmo.bilm import word_ids
-from elmo.errors import ConfigError, WeightsError
+from elmo.errors import ConfigError, InputError, WeightsError
+from elmo.fused import FusedBiLM
 from elmo.kernels.native import Format, native_format
 from elmo.layers import LayerState
 from elmo.linear import packing_works, runs_natively
@@ -105,6 +106,26 @@ def test_a_layer_does_not_write_into_what_it_was_given(tiny_config, cell):
     before = copy.deepcopy((inputs, *given_state))
     packed.layers_of(0)[0](inputs, None, [2, 2, 1], given_state)
     assert all(torch.equal(*pair) for pair in zip((inputs, *given_state), before, strict=True))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.uint8, torch.bool])
+@pytest.mark.parametrize("kind", [PackedBiLM, FusedBiLM])
+def test_ids_of_another_type_do_not_reach_a_kernel(tiny_bilm, kind, dtype):
+    frozen = kind(copy.deepcopy(tiny_bilm))
+    ids = torch.ones(3, 50, dtype=dtype)
+    with pytest.raises(InputError, match=f"ids are {str(dtype)[6:]}, expected a tensor of whole"):
+        frozen.encode_words(ids)
+    with pytest.raises(InputError, match="expected a tensor of whole numbers"):
+        frozen.run(ids[None])
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("dtype", [torch.int16, torch.int32])
+@pytest.mark.parametrize("kind", [PackedBiLM, FusedBiLM])
+def test_ids_of_fewer_bits_are_the_same_ids(tiny_bilm, kind, dtype):
+    frozen = kind(copy.deepcopy(tiny_bilm))
+    ids = word_ids(frozen.config, None).rows(["a", "Öl", "<S>"])
+    assert torch.equal(frozen.encode_words(ids.to(dtype)), frozen.encode_words(ids))
 
 
 @torch.no_grad()

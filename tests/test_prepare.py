@@ -41,6 +41,14 @@ from elmo.training.sources import BlockReader, find_files
 ALL = PrepareSettings(heldout=0, min_count=1)
 
 
+@pytest.fixture(autouse=True, scope="module")
+def small_shards():
+    """Allow shards of a few words, so that little text has many of them."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(prepare_settings, "LEAST_SHARD_WORDS", 1)
+        yield
+
+
 def sentences_of(shards, vocabulary):
     """Documents of sentences of words, as the shards hold them."""
     documents = []
@@ -125,7 +133,11 @@ def test_the_vocabulary_is_the_most_frequent_words_of_the_training_text(
     folder = tmp_path_factory.mktemp("law")
     text = write(folder / "text.txt", documents)
     chosen = replace(ALL, vocab_size=size, min_count=min_count, heldout=0.3)
-    report = prepare([text], folder / "out", chosen)
+    try:
+        report = prepare([text], folder / "out", chosen)
+    except InputError:
+        assert min_count > 1  # and no word of the training text occurs so often
+        return
     train, _ = sides_of(folder / "out")
     counts = Counter(word for doc in train for words in doc for word in words)
     assert report.types == len(counts)
@@ -373,6 +385,30 @@ def test_a_binary_file_is_named_with_line_and_byte(tmp_path, content, message):
         prepare([tmp_path / "bad.bin"], tmp_path / "out", ALL)
 
 
+def test_a_text_that_cannot_be_read_leaves_nothing_in_the_way_of_the_next_try(tmp_path):
+    (tmp_path / "text.txt").write_bytes("un café\n".encode("latin-1") * 20)
+    with pytest.raises(InputError, match="not valid utf-8"):
+        prepare([tmp_path / "text.txt"], tmp_path / "out", ALL)
+    assert not (tmp_path / "out").exists()
+    prepare([tmp_path / "text.txt"], tmp_path / "out", replace(ALL, encoding="latin-1"))
+
+
+def test_a_count_that_no_word_has_is_refused(tmp_path):
+    text = write(tmp_path / "text.txt", make_documents(5))
+    with pytest.raises(InputError, match="no word of the corpus occurs --min-count 1,000 times"):
+        prepare([text], tmp_path / "out", replace(ALL, min_count=1000))
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_pipe_is_not_read_and_said_to_be_one(tmp_path):
+    text = write(tmp_path / "text.txt", make_documents(5))
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(InputError, match="no regular file"):
+        prepare([tmp_path / "pipe"], tmp_path / "out", ALL)
+    with pytest.raises(InputError, match="no regular file"):
+        prepare([text], tmp_path / "out", replace(ALL, vocabulary=tmp_path / "pipe"))
+
+
 def test_the_place_of_a_bad_byte_is_right_far_into_a_file(tmp_path):
     good = "é ok\n".encode() * 500_000
     (tmp_path / "bad").write_bytes(good + b"\xff\n")
@@ -443,6 +479,18 @@ def test_impossible_settings_are_refused(wrong):
         PrepareSettings(**wrong)
 
 
+def test_shards_too_small_for_whole_lines_are_refused():
+    done = subprocess.run(
+        [sys.executable, "-m", "elmo", "prepare", "text.txt", "out", "--shard-words", "9999"],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.returncode == 2
+    assert "--shard-words is 9999, expected at least 10,000" in done.stderr
+
+
 def test_an_output_that_exists_is_not_touched_unless_allowed(tmp_path):
     text = write(tmp_path / "text.txt", make_documents(5))
     out = tmp_path / "out"
@@ -497,6 +545,15 @@ def test_one_line_of_100_mb_is_read_in_bounded_memory(tmp_path):
 # --- interruptions -----------------------------------------------------------------------------
 
 
+SMALL_SHARDS = """
+import sys
+from elmo.training import prepare_settings
+prepare_settings.LEAST_SHARD_WORDS = 1
+from elmo.cli import main
+sys.exit(main(sys.argv[1:]))
+"""
+
+
 def start(tmp_path, *flags):
     """Start the real command on a text of many small parts."""
     text = tmp_path / "text.txt"
@@ -504,7 +561,7 @@ def start(tmp_path, *flags):
         write(text, make_documents(12_000))
     return subprocess.Popen(
         [
-            *(sys.executable, "-m", "elmo", "prepare", str(text), str(tmp_path / "out")),
+            *(sys.executable, "-c", SMALL_SHARDS, "prepare", str(text), str(tmp_path / "out")),
             *("--shard-words", "2000", "--vocab-size", "200", "--workers", "2", "--quiet", *flags),
         ],
         stderr=subprocess.PIPE,
@@ -558,6 +615,17 @@ def test_an_interrupted_run_says_how_to_go_on_and_leaves_no_process(tmp_path, un
     assert "Traceback" not in message
     with pytest.raises(OutputExistsError, match="unfinished"):
         prepare([tmp_path / "text.txt"], tmp_path / "out")
+
+
+def test_two_runs_do_not_write_to_one_folder(tmp_path, uninterrupted):
+    shutil.copy(uninterrupted / "text.txt", tmp_path / "text.txt")
+    process = start(tmp_path)
+    wait_for(process, tmp_path / "out", ".work/part-*", 2)
+    for choices in ({}, {"resume": True}, {"overwrite": True}):
+        with pytest.raises(OutputExistsError, match="another elmo process is writing"):
+            prepare([tmp_path / "text.txt"], tmp_path / "out", PrepareSettings(**choices))
+    assert process.wait(timeout=300) == 0, process.stderr.read()
+    assert files_of(tmp_path / "out").keys() == files_of(uninterrupted / "out").keys()
 
 
 def interrupted(tmp_path, monkeypatch, **choices):

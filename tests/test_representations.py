@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -382,6 +383,31 @@ def test_ids_of_another_shape_are_refused(bilm, word_bilm):
         Elmo(copy.deepcopy(word_bilm))(torch.ones(3, dtype=torch.int64))
 
 
+@pytest.mark.parametrize(
+    "dtype",
+    [torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.uint8, torch.bool],
+)
+@pytest.mark.parametrize("requires_grad", [False, True])
+def test_ids_of_another_type_are_refused(bilm, dtype, requires_grad):
+    module = Elmo(bilm, requires_grad=requires_grad)
+    name = str(dtype).removeprefix("torch.")
+    with pytest.raises(InputError, match=f"ids are {name}, expected a tensor of whole numbers"):
+        module(torch.zeros(2, 3, 50, dtype=dtype))
+
+
+def test_ids_that_are_no_tensor_are_refused(bilm, ids):
+    with pytest.raises(InputError, match="ids are a list, expected a tensor"):
+        Elmo(bilm)(ids.tolist())
+    with pytest.raises(InputError, match="ids are a ndarray, expected a tensor"):
+        Elmo(bilm)(ids.numpy())
+
+
+@pytest.mark.parametrize("dtype", [torch.int16, torch.int32])
+def test_ids_of_fewer_bits_give_the_same_vectors(bilm, ids, dtype):
+    module = Elmo(bilm, dropout=0.0)
+    assert torch.equal(represent(module, ids.to(dtype)), represent(module, ids))
+
+
 def test_a_hole_between_words_is_refused(bilm, ids):
     spoilt = ids.clone()
     spoilt[0, 1] = 0
@@ -402,6 +428,59 @@ def test_other_impossible_settings_are_named(bilm):
         Elmo(bilm, state="warm")
     with pytest.raises(TypeError):
         Elmo(bilm, nonsense=1)
+
+
+@pytest.mark.parametrize("number", [0, -1, True, "2", 1.0])
+def test_an_impossible_number_of_representations_is_named(bilm, number):
+    with pytest.raises(ConfigError, match=r"num_output_representations is .*at least 1"):
+        Elmo(bilm, number)
+
+
+# --- the call of AllenNLP -------------------------------------------------------------------------
+
+
+@pytest.fixture
+def files(tmp_path, tiny_elmo):
+    tiny_elmo.save_pretrained(tmp_path, format="hdf5")
+    return str(tmp_path / "options.json"), str(tmp_path / "weights.hdf5")
+
+
+def test_the_call_of_allennlp_gives_the_same_module(files, ids):
+    options, weights = files
+    ours = Elmo.from_pretrained(options=options, weights=weights, num_output_representations=2)
+    expected = ours.eval()(ids)["elmo_representations"]
+    for module in (
+        Elmo(options, weights, 2),
+        Elmo(options, weights, num_output_representations=2, dropout=0.1),
+        Elmo(options_file=Path(options), weight_file=weights, num_output_representations=2),
+        Elmo(options, weights, 2, False, False, 0.5, None, False, [0.0, 0.0, 0.0], None),
+    ):
+        found = module.eval()(ids)["elmo_representations"]
+        assert len(found) == 2
+        assert all(torch.equal(*pair) for pair in zip(found, expected, strict=True))
+
+
+def test_all_arguments_of_allennlp_arrive(files):
+    module = Elmo(*files, 1, True, True, 0.25, None, True, [1.0, 2.0, 3.0])
+    assert module.requires_bilm_grad
+    assert module.keep_sentence_boundaries
+    assert module.dropout.p == 0.25
+    assert module.mixes[0].do_layer_norm
+    assert module.mixes[0].scalar_parameters[2].item() == 3.0
+    assert Elmo(*files, 1, state="carry").state_policy == "carry"
+
+
+def test_what_is_not_like_the_call_of_allennlp_is_named(files, bilm):
+    with pytest.raises(ConfigError, match=r"weight_file is None.*Elmo\.from_pretrained"):
+        Elmo("small-en")
+    with pytest.raises(ConfigError, match=r"weight_file is 2.*Elmo\.from_pretrained"):
+        Elmo("small-en", 2)
+    with pytest.raises(ConfigError, match="options_file is None"):
+        Elmo(weight_file=files[1])
+    with pytest.raises(ConfigError, match="vocab_to_cache is given, expected None"):
+        Elmo(*files, 1, vocab_to_cache=["the"])
+    with pytest.raises(ConfigError, match="module is given, expected None"):
+        Elmo(*files, 1, module=bilm)
 
 
 def test_the_shared_model_is_not_copied(bilm):

@@ -452,7 +452,7 @@ def test_a_word_of_ten_thousand_characters_is_cut_and_told(small, tmp_path, caps
     assert main(["score", str(small[2]), str(tmp_path / "long"), "--quiet"]) == 0
     shown = capsys.readouterr()
     assert max(map(len, shown.out.splitlines())) < 120
-    assert "1 words were longer" in shown.err
+    assert "1 word was longer" in shown.err
     found = small[1].score([["the", "x" * 10_000, "sat"]])[0]
     assert np.isfinite(found.joint).all()
 

@@ -25,6 +25,7 @@ from elmo.errors import (
     OutputExistsError,
 )
 from elmo.store import Hdf5Writer, VectorInfo, is_complete, open_writer
+from elmo.vector_files import format_of
 
 FORMATS = ("hdf5", "npz", "safetensors", "parquet")
 
@@ -209,7 +210,7 @@ def test_bad_places_and_formats_are_refused(tmp_path):
 
 def test_a_missing_extra_is_named_before_any_work(tmp_path, monkeypatch):
     monkeypatch.setattr("elmo.vector_files.find_spec", lambda name: None)
-    with pytest.raises(MissingExtraError, match=r'pip install "elmo-torch\[parquet\]"'):
+    with pytest.raises(MissingExtraError, match="pip install pyarrow"):
         open_writer(tmp_path / "out", "parquet", ALL_LAYERS)
 
 
@@ -218,6 +219,9 @@ def test_an_unfinished_output_asks_for_a_decision(tmp_path, format):
     writer = open_writer(tmp_path / "out", format, ALL_LAYERS)
     writer.append(SENTENCES, vectors_of(SENTENCES, ALL_LAYERS))
     assert not is_complete(tmp_path / "out")
+    with pytest.raises(OutputExistsError, match="another elmo process is writing"):
+        open_writer(tmp_path / "out", format, ALL_LAYERS, resume=True)
+    writer.close()
     with pytest.raises(OutputExistsError, match="unfinished; give --resume"):
         open_writer(tmp_path / "out", format, ALL_LAYERS)
 
@@ -246,6 +250,7 @@ def test_a_torn_working_folder_loses_only_what_was_torn(tmp_path_factory, format
     vectors = vectors_of(SENTENCES, ALL_LAYERS)
     writer = open_writer(path, format, ALL_LAYERS)
     writer.append(SENTENCES, vectors)
+    writer.close()
     for name in ("vectors.bin", "sentences.jsonl"):
         file = writer.work / name
         os.truncate(file, data.draw(st.integers(0, file.stat().st_size), label=name))
@@ -259,6 +264,7 @@ def test_a_torn_working_folder_loses_only_what_was_torn(tmp_path_factory, format
 def test_an_hdf5_output_that_was_killed_before_its_file_was_begun_is_resumed(tmp_path):
     path = tmp_path / "out"
     writer = open_writer(path, "hdf5", ALL_LAYERS)
+    writer.close()
     path.unlink()
     (writer.work / "journal").unlink()
     assert_holds(path, "hdf5", ALL_LAYERS, write(path, "hdf5", ALL_LAYERS, resume=True))
@@ -291,6 +297,7 @@ def test_damaged_outputs_are_said_to_be_damaged(tmp_path):
     path = tmp_path / "out"
     writer = open_writer(path, "hdf5", ALL_LAYERS)
     writer.append(SENTENCES, vectors_of(SENTENCES, ALL_LAYERS))
+    writer.close()
     os.truncate(path, path.stat().st_size // 2)
     with pytest.raises(OutputError, match="damaged"):
         open_writer(path, "hdf5", ALL_LAYERS, resume=True)
@@ -314,6 +321,40 @@ def test_the_carried_state_kept_is_that_after_the_last_sentence_written(tmp_path
         file.unlink()
     with pytest.raises(OutputError, match="carried state after sentence 3"):
         writer.kept_state()
+
+
+def fail_in(writer):
+    with pytest.raises(ZeroDivisionError), writer:
+        raise ZeroDivisionError
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_a_run_that_fails_before_a_sentence_is_in_leaves_nothing(tmp_path, format):
+    path = tmp_path / "out"
+    fail_in(open_writer(path, format, ALL_LAYERS))
+    assert list(tmp_path.iterdir()) == []
+    writer = open_writer(path, format, ALL_LAYERS)
+    writer.append(SENTENCES[:1], vectors_of(SENTENCES, ALL_LAYERS)[:1])
+    fail_in(writer)
+    for _ in range(2):  # what is in stays, also when it is resumed and fails again
+        writer = open_writer(path, format, ALL_LAYERS, resume=True)
+        assert writer.n_written == 1
+        fail_in(writer)
+
+
+@pytest.mark.parametrize(
+    ("name", "asked", "format"),
+    [
+        ("out.npz", None, "npz"),
+        ("out.SAFETENSORS", None, "safetensors"),
+        ("out.parquet", None, "parquet"),
+        ("out.h5", None, "hdf5"),
+        ("out", None, "hdf5"),
+        ("out.npz", "hdf5", "hdf5"),
+    ],
+)
+def test_the_format_is_what_was_asked_for_or_what_the_name_ends_in(name, asked, format):
+    assert format_of(name, asked) == format
 
 
 FULL_DISK = """
@@ -403,6 +444,7 @@ def test_a_file_that_stays_open_elsewhere_is_told_and_not_called_damaged(tmp_pat
     path = tmp_path / "out.h5"
     writer = open_writer(path, "hdf5", ALL_LAYERS)
     writer.append(SENTENCES[:2], vectors_of(SENTENCES, ALL_LAYERS)[:2])
+    writer.close()
     monkeypatch.setattr(journaled_file, "_PATIENCE", 0.2)
     reader = reader_of(path)
     with pytest.raises(OutputError, match=r"open elsewhere .* --resume"):

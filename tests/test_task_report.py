@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from elmo.cli import main
-from elmo.errors import ConfigError, MissingFileError
+from elmo.errors import ConfigError, InputError, MissingFileError
 from elmo.static_vectors import read_static_vectors
 from elmo.tasks import report as task_report
 from elmo.tasks.report import cell_file
@@ -253,5 +253,29 @@ def test_what_is_missing_is_told(tmp_path):
         run_report(ReportSettings(), print)
     with pytest.raises(MissingFileError, match="no folder"):
         run_report(ReportSettings(data=tmp_path, out=tmp_path / "out"), lambda line: None)
+    with pytest.raises(MissingFileError, match="no folder"):
+        run_report(ReportSettings(data=tmp_path / "gone", out=tmp_path / "out"), print)
     with pytest.raises(MissingFileError, match="nothing to write"):
         write_report(tmp_path)
+
+
+@pytest.mark.parametrize("unreadable", [".", "sst", "sst/dev.txt"])
+def test_data_that_cannot_be_read_ends_the_report_at_once(data, monkeypatch, unreadable):
+    """Every run would fail: none but the first is tried."""
+    refused = (data / "data" / unreadable).resolve()
+
+    def refusing(plain):
+        def tried(path, *arguments, **options):
+            if path == refused:
+                raise PermissionError(13, "Permission denied", str(path))
+            return plain(path, *arguments, **options)
+
+        return tried
+
+    for name in ("iterdir", "open"):
+        monkeypatch.setattr(Path, name, refusing(getattr(Path, name)))
+    said = []
+    settings = ReportSettings(data=data / "data", out=data / "out", tasks=("sst",), device="cpu")
+    with pytest.raises(InputError, match=r"cannot be read.*Permission denied"):
+        task_report.run_report(settings, said.append)
+    assert not [line for line in said if "failed" in line or line.startswith("[2/")]

@@ -11,6 +11,8 @@ import pytest
 import elmo.tasks
 from elmo.cli import main
 from elmo.errors import ConfigError, ElmoWarning, InputError, OutputExistsError
+from elmo.tasks.kinds import TASKS
+from elmo.tasks.settings import TaskSettings
 from elmo.tasks.training import train_task
 from task_data import settings
 
@@ -98,6 +100,23 @@ def test_few_examples_are_read_several_times(folder, tmp_path):
     assert report.n_train == 7
     assert report.steps == 80
     assert report.rounds == 2
+
+
+def test_a_number_of_passes_that_is_given_is_kept(folder, tmp_path):
+    """What small data sets get beyond their passes is for those who asked for no number."""
+    chosen = settings(folder, "texts.csv", tmp_path, epochs=3, min_steps=None, share=0.5)
+    report = train_task("classify", chosen)
+    assert report.n_train == 36
+    assert report.rounds == 3
+    assert report.steps == 3 * 5
+
+
+def test_without_a_number_of_passes_small_data_is_read_more_often():
+    default = TASKS["classify"].recipe
+    assert TaskSettings().recipe(default) == default
+    assert TaskSettings(epochs=3).recipe(default).min_steps == 0
+    both = TaskSettings(epochs=3, min_steps=70).recipe(default)
+    assert (both.epochs, both.min_steps) == (3, 70)
 
 
 # --- going on -------------------------------------------------------------------------------------

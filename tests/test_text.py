@@ -93,7 +93,7 @@ def test_an_unknown_tokenizer_is_named_together_with_the_known_ones():
 )
 def test_a_missing_extra_is_named(monkeypatch, name, package, extra):
     monkeypatch.setitem(sys.modules, package, None)  # importing it now fails
-    with pytest.raises(MissingExtraError, match=rf'pip install "elmo-torch\[{extra}\]"') as caught:
+    with pytest.raises(MissingExtraError, match=rf"'{extra}' extra: pip install ") as caught:
         get_tokenizer(name)
     assert isinstance(caught.value, ImportError)
     assert name in str(caught.value)
@@ -118,7 +118,7 @@ def test_reading_zst_without_its_package_names_the_extra(tmp_path, monkeypatch):
         monkeypatch.setitem(sys.modules, name, None)
     path = tmp_path / "text.zst"
     path.write_bytes(COMPRESS[".zst"](b"a"))
-    with pytest.raises(MissingExtraError, match=r'\.zst.*pip install "elmo-torch\[zst\]"'):
+    with pytest.raises(MissingExtraError, match=r"\.zst.*pip install backports\.zstd"):
         TextFile(path)
     (tmp_path / "text.gz").write_bytes(b"not packed")  # other damage is still told as such
     with pytest.raises(InputError, match="is damaged"):
@@ -196,9 +196,46 @@ def test_an_empty_file_has_no_lines(tmp_path):
 
 
 def test_a_missing_file_and_a_folder_are_refused(tmp_path):
-    for path in (tmp_path / "gone.txt", tmp_path):
-        with pytest.raises(MissingFileError, match="no such text file"):
+    for path, message in ((tmp_path / "gone.txt", "no such text file"), (tmp_path, "is a folder")):
+        with pytest.raises((MissingFileError, InputError), match=message):
             TextFile(path)
+
+
+def test_an_encoding_whose_lines_do_not_end_in_one_byte_is_refused(tmp_path):
+    path = tmp_path / "text.txt"
+    path.write_text("one\ntwo\n", encoding="utf-16")
+    for encoding in ("utf-16", "utf-16-le", "utf-32", "cp037"):
+        with pytest.raises(InputError, match=f"iconv -f {encoding} -t utf-8"):
+            TextFile(path, encoding)
+    path.write_text("eins\nzwei\n")
+    for encoding in ("utf-8-sig", "latin-1", "gb18030", "shift_jis", "utf-7"):
+        assert lines_of(path, encoding=encoding)[1] == "zwei"
+    with pytest.raises(InputError, match="no encoding 'hex'"):
+        TextFile(path, "hex")
+
+
+def test_packed_bytes_under_another_name_are_said_to_be_packed(tmp_path):
+    path = tmp_path / "text.txt"
+    path.write_bytes(gzip.compress(CONTENT.encode()))
+    with pytest.raises(InputError, match=r"looks like gzip.*gunzip -c"):
+        lines_of(path)
+
+
+def test_what_may_not_be_read_is_named(tmp_path, monkeypatch):
+    path = tmp_path / "text.txt"
+    path.touch()
+    monkeypatch.setattr("elmo.text.os.access", lambda *_: False)  # root may read everything
+    with pytest.raises(InputError, match=r"text.txt cannot be read: check its permissions"):
+        TextFile(path)
+
+
+def test_a_text_that_is_not_read_to_its_end_is_closed_without_an_import(tmp_path, monkeypatch):
+    """When Python ends, it closes what was left open, and can import nothing any more."""
+    (tmp_path / "text.txt").write_text(CONTENT)
+    lines = iter(TextFile(tmp_path / "text.txt"))
+    next(lines)
+    monkeypatch.setattr("elmo.text.damage", None)
+    lines.close()
 
 
 def test_progress_is_told_in_bytes_of_the_file_as_stored(tmp_path):

@@ -25,10 +25,12 @@ from elmo.errors import (
     ConfigError,
     DivergedError,
     ElmoError,
+    MissingExtraError,
     MissingFileError,
     OutputExistsError,
     WeightsError,
 )
+from elmo.journaled_file import LOCK_FILE
 from elmo.models import open_model
 from elmo.training.finetune import finetune
 from elmo.training.metrics import read_metrics
@@ -113,6 +115,7 @@ def test_a_run_leaves_models_metrics_and_a_picture(corpus, tmp_path):
         checkpoint = open_model(tmp_path / "run" / name)
         assert checkpoint.softmax["weight"].shape[0] == len(checkpoint.vocabulary)
     assert len(list((tmp_path / "run" / "snapshots").glob("*.safetensors"))) == 2
+    assert not list((tmp_path / "run").glob(".*"))
 
 
 def test_the_same_run_gives_the_same_bytes_and_another_seed_does_not(corpus, tmp_path):
@@ -239,6 +242,14 @@ def test_tensorboard_gets_every_row(corpus, tmp_path):
         assert found == [(step, pytest.approx(value)) for step, value in wanted]
 
 
+def test_tensorboard_without_its_extra_is_refused_before_a_folder_is_made(corpus, tmp_path):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(sys.modules, "torch.utils.tensorboard", None)
+        with pytest.raises(MissingExtraError, match="--tensorboard"):
+            train(quick(corpus, tmp_path / "run", tensorboard=True))
+    assert not (tmp_path / "run").exists()
+
+
 def test_the_picture_is_left_out_where_matplotlib_is_missing(corpus, tmp_path):
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(sys.modules, "matplotlib.figure", None)
@@ -355,6 +366,32 @@ def test_a_finished_run_has_nothing_left_to_do_but_can_be_made_longer(uninterrup
     shutil.copytree(uninterrupted, out)
     assert train(TrainSettings(resume=out, quiet=True)).progress.step == 60
     assert train(TrainSettings(resume=out, steps=65, quiet=True)).progress.step == 65
+
+
+def test_a_finished_run_is_not_said_to_have_a_loss_that_nobody_measured(
+    uninterrupted, tmp_path, capsys
+):
+    out = tmp_path / "run"
+    shutil.copytree(uninterrupted, out)
+    assert main(["train", "--resume", str(out), "--quiet"]) == 0
+    told = capsys.readouterr().err
+    assert "step 60" in told
+    assert "nan" not in told
+
+
+def test_two_processes_do_not_write_to_one_run(corpus, tmp_path):
+    out = tmp_path / "run"
+    process = elmo("train", *flags(quick(corpus, out, steps=100_000)))
+    metrics = out / "metrics.jsonl"
+    wait_for(lambda: metrics.exists() and metrics.read_bytes().count(b"\n") >= 4, process)
+    with pytest.raises(OutputExistsError, match=f"another elmo process is writing {out}: wait"):
+        train(TrainSettings(resume=out, quiet=True))
+    process.send_signal(signal.SIGINT)
+    assert process.wait(60) == 1, process.stderr.read()
+    assert not (out / LOCK_FILE).exists()
+    (out / LOCK_FILE).touch()  # as a process leaves it that was killed
+    step = load_snapshot(out)[0].progress.step
+    assert train(TrainSettings(resume=out, steps=step + 1, quiet=True)).progress.step == step + 1
 
 
 def test_a_resumed_run_keeps_its_settings_and_its_corpus(corpus, uninterrupted, tmp_path):
@@ -517,8 +554,12 @@ def test_a_run_that_diverges_stops_and_keeps_the_last_good_snapshot(corpus, tmp_
         patch.setattr(
             trainer, "recipe", lambda *a: dataclasses.replace(real(*a), loss_factor=float("nan"))
         )
-        with pytest.raises(DivergedError, match=r"step 7 .*lower --rate"):
+        with pytest.raises(
+            DivergedError, match=r"step 7 .*another --out .*lower --rate.*000006.safetensors is"
+        ):
             train(TrainSettings(resume=tmp_path / "run", steps=12, quiet=True))
+        with pytest.raises(DivergedError, match=r"step 1 .*lower --rate or --clip$"):
+            train(settings.replace(out=tmp_path / "other"))
     assert load_snapshot(tmp_path / "run")[0].progress == good.progress
 
 
@@ -593,6 +634,21 @@ def test_what_is_not_a_run_or_a_corpus_is_named(tmp_path):
         train(quick(tmp_path, tmp_path / "run"))
     with pytest.raises(ConfigError, match="--data"):
         train(TrainSettings(out=tmp_path / "run"))
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_run_does_not_go_into_the_folder_of_its_corpus(corpus):
+    with pytest.raises(ConfigError, match="the folder of --data"):
+        train(quick(corpus, corpus / ".." / corpus.name))
+
+
+def test_the_help_of_finetune_leaves_out_what_the_model_decides(capsys):
+    for command, shown in (("train", True), ("finetune", False)):
+        assert main([command, "--help"]) == 0
+        said = capsys.readouterr().out
+        assert ("--preset CHOICE" in said) == shown
+        assert ("--start-from STR" in said) == shown
+        assert "--minutes" in said
 
 
 # --- settings from a file -----------------------------------------------------------------------

@@ -1,6 +1,8 @@
 """Lists of words and their files."""
 
 import gzip
+import os
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
@@ -100,3 +102,13 @@ def test_a_damaged_vocabulary_is_told(tmp_path):
 def test_a_byte_order_mark_is_not_part_of_the_first_word(tmp_path):
     (tmp_path / "vocab.txt").write_bytes(b"\xef\xbb\xbf<S>\n")
     assert Vocabulary.read(tmp_path / "vocab.txt").words == ("<S>",)
+
+
+def test_a_pipe_is_as_good_as_a_file_and_a_folder_is_not(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    with ThreadPoolExecutor() as pool:
+        written = pool.submit((tmp_path / "pipe").write_text, "one\ntwo\n")
+        assert Vocabulary.read(tmp_path / "pipe").words == ("one", "two")
+        written.result()
+    with pytest.raises(InputError, match="is a folder, expected a vocabulary file"):
+        Vocabulary.read(tmp_path)

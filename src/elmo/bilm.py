@@ -35,6 +35,9 @@ LayerFunction = Callable[
 ]
 WordIds = CharacterMapper | WordMapper
 
+_ID_TYPES = (torch.int64, torch.int32, torch.int16)
+"""Types of numbers that every id of a character fits into."""
+
 
 class State(NamedTuple):
     """What all recurrent layers remember, for each row (sentence or stream) of a batch."""
@@ -231,6 +234,7 @@ class BiLMBase:
             keep_boundaries: Whether the outputs of `<S>` and `</S>` are wanted too; time is then
                 longer by two.
         """
+        ids = checked_ids(ids)
         mask = (ids > 0).any(dim=-1) if self.config.reads_characters else ids > 0
         lengths = mask.sum(dim=1)
         if not torch.equal(mask, _prefix_mask(lengths, mask.shape[1])):
@@ -334,6 +338,22 @@ def random_bilm(config: ElmoConfig, seed: int = 0, alphabet: Alphabet | None = N
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         return BiLM(config, alphabet=alphabet).eval()
+
+
+def checked_ids(ids: Tensor) -> Tensor:
+    """Give ids as int64, or say what they are instead.
+
+    Kernels take ids for places in memory, and would read anywhere with other numbers.
+    """
+    if not isinstance(ids, Tensor):
+        received = f"a {type(ids).__name__}"
+    elif ids.dtype not in _ID_TYPES:
+        received = str(ids.dtype).removeprefix("torch.")
+    else:
+        return ids.long()
+    raise InputError(
+        f"ids are {received}, expected a tensor of whole numbers (int64) as batch_to_ids gives it"
+    )
 
 
 def word_ids(

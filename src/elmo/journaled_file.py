@@ -11,6 +11,9 @@ so leaves a file that cannot be read any more, with the work of hours in it. So 
 
 The journal stays. After a kill, `settle` does once more what it says, which changes nothing where
 that was done already, and cuts off what came behind: the file is as the last commit left it.
+
+All of this is for one writer: `take_alone` keeps a second process away for as long as the first one
+lives.
 """
 
 from __future__ import annotations
@@ -24,17 +27,44 @@ from io import FileIO
 from pathlib import Path
 from typing import Any, Self
 
-from elmo.errors import OutputError
+from filelock import FileLock, Timeout
+
+from elmo.errors import OutputError, OutputExistsError
 
 try:
     import fcntl
 except ImportError:  # not on every system; there, who reads a file while it changes sees a mixture
     fcntl = None  # type: ignore[assignment]
 
+LOCK_FILE = ".lock"
+"""Who holds it is the only one to write; the system lets go of it when a process ends, however."""
 _PAGE = 4096
 """Bytes that are replaced together."""
 _PATIENCE = 60.0
 """Seconds that a writer waits for others who read the file this moment."""
+
+
+def take_alone(folder: Path, output: Path) -> FileLock:
+    """Be the only process that writes an output, until the lock is released or the process ends.
+
+    Args:
+        folder: Where the lock is; it exists.
+        output: What is written, to name it.
+    """
+    lock = FileLock(folder / LOCK_FILE)
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        raise OutputExistsError(
+            f"another elmo process is writing {output}: wait for it, or name another output"
+        ) from None
+    return lock
+
+
+def refuse_if_taken(folder: Path, output: Path) -> None:
+    """Fail if another process is writing an output; see `take_alone`."""
+    if (folder / LOCK_FILE).is_file():
+        take_alone(folder, output).release()
 
 
 class JournaledFile:

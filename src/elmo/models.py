@@ -23,6 +23,7 @@ DEFAULT_MODEL = "small-en"
 _WITHOUT_IT = "random-small"  # an installation that lost the trained one
 
 _RANDOM = "random-"
+_ADDRESSES = ("http://", "https://", "s3://")
 _HUB_FILES = ["config.json", "*.safetensors", "*options*.json", "*.hdf5", "*.h5", "vocab*.txt*"]
 _HUB_FILES += [CHARACTERS_FILE, LOOKUP_WORDS, CARD_JSON]
 
@@ -63,6 +64,7 @@ def open_model(
         lookups: Whether the caller can use vectors of whole words beside characters; models of
             ELMoForManyLangs have them, and give other vectors without. If not, they are refused.
     """
+    _require_paths(name_or_path=name, options=options, weights=weights)
     if options is not None or weights is not None:
         return load_checkpoint(_explicit_pair(name, options, weights), lazily=True)
     if name is None:
@@ -88,14 +90,34 @@ def is_untrained(name: str | Path | None) -> bool:
     return str(name or default_model()).startswith(_RANDOM)
 
 
+def _require_paths(**given: object) -> None:
+    for argument, value in given.items():
+        if value is not None and not isinstance(value, str | Path):
+            raise ConfigError(
+                f"{argument} is {value!r} of type {type(value).__name__}, expected a text or a path"
+            )
+
+
 def _explicit_pair(
     name: str | Path | None, options: str | Path | None, weights: str | Path | None
 ) -> ModelFiles:
-    if name is not None or options is None or weights is None:
+    if options is None or weights is None:
+        present, missing = ("weights", "options") if options is None else ("options", "weights")
         raise ConfigError(
-            "a model is either a name or a pair of options and weights: "
-            f"received name={name!r}, options={str(options)!r}, weights={str(weights)!r}"
+            f"--{present} needs --{missing}: a model is either a name or a pair of options and "
+            "weights (options.json and its weights.hdf5)"
         )
+    if name is not None:
+        raise ConfigError(
+            "a model is either a name or a pair of options and weights: received both, "
+            f"{str(name)!r} and {str(weights)!r}"
+        )
+    for part in (options, weights):
+        if str(part).startswith(_ADDRESSES):
+            raise MissingFileError(
+                f"{part} is an address, expected a file: download it first, or name the model "
+                "instead ('elmo models' lists those that are downloaded when first used)"
+            )
     return name_files(Path(options), Path(weights))
 
 

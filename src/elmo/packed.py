@@ -26,7 +26,7 @@ import torch
 from torch import Tensor, nn
 
 from elmo.batching import step_runs
-from elmo.bilm import BiLM, BiLMBase, State, zero_state
+from elmo.bilm import BiLM, BiLMBase, State, checked_ids, zero_state
 from elmo.checkpoint import Checkpoint, Tensors
 from elmo.errors import WeightsError
 from elmo.kernels.native import FLOAT_INPUTS
@@ -80,7 +80,7 @@ class PackedBiLM(BiLMBase):
     def encode_words(self, ids: Tensor) -> Tensor:
         """Give the context-free vectors of words; see `BiLMBase.encode_words`."""
         with self.threads():
-            return self.words(ids)
+            return self.words(checked_ids(ids))
 
     def contextualize(
         self,

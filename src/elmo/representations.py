@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Literal, Self, get_args
+from typing import Any, Literal, Self, TypeVar, cast, get_args
 
 import torch
 from torch import Tensor, nn
 
-from elmo.bilm import BiLM, BiLMBase, BiLMOutput, CarriedState, word_ids
+from elmo.bilm import BiLM, BiLMBase, BiLMOutput, CarriedState, checked_ids, word_ids
 from elmo.checkpoint import save_checkpoint
 from elmo.config import ElmoConfig
 from elmo.errors import ConfigError
@@ -27,12 +28,68 @@ ModuleState = Literal["zero", "carry"]
 _CHOSEN = 1e4
 """Weight before the softmax that leaves nothing for the other layers, in float32 exactly."""
 
+F = TypeVar("F", bound=Callable[..., None])
+
+
+def _allennlp_arguments(
+    options_file: str | Path | None = None,
+    weight_file: str | Path | None = None,
+    num_output_representations: int = 1,
+    requires_grad: bool = False,
+    do_layer_norm: bool = False,
+    dropout: float = 0.5,
+    vocab_to_cache: Sequence[str] | None = None,
+    keep_sentence_boundaries: bool = False,
+    scalar_mix_parameters: Sequence[float] | None = None,
+    module: nn.Module | None = None,
+    **ours: Any,
+) -> dict[str, Any]:
+    """Give AllenNLP's arguments of `Elmo`, in its order, as ours; what it does not have stays."""
+    if not (isinstance(options_file, str | Path) and isinstance(weight_file, str | Path)):
+        raise ConfigError(
+            f"options_file is {options_file!r} and weight_file is {weight_file!r}, expected two "
+            "files; a model by its name or folder is Elmo.from_pretrained(name, ...)"
+        )
+    for name, value in (("vocab_to_cache", vocab_to_cache), ("module", module)):
+        if value is not None:
+            raise ConfigError(
+                f"{name} is given, expected None: leave it out. Each different word of a batch is "
+                "computed once without it, and a model of your own is Elmo(bilm, ...)"
+            )
+    return {
+        "bilm": BiLM.from_checkpoint(open_model(options=options_file, weights=weight_file)),
+        "num_output_representations": num_output_representations,
+        "requires_grad": requires_grad,
+        "do_layer_norm": do_layer_norm,
+        "dropout": dropout,
+        "keep_sentence_boundaries": keep_sentence_boundaries,
+        "scalar_mix_parameters": scalar_mix_parameters,
+        **ours,
+    }
+
+
+def _also_as_allennlp(init: F) -> F:
+    """Let the constructor take AllenNLP's arguments, too: files in the place of a biLM."""
+
+    @functools.wraps(init)
+    def translated(self: Elmo, *args: Any, **settings: Any) -> None:
+        has_files = bool(args) and isinstance(args[0], str | Path)
+        if has_files or not settings.keys().isdisjoint(("options_file", "weight_file")):
+            init(self, **_allennlp_arguments(*args, **settings))
+        else:
+            init(self, *args, **settings)
+
+    return cast("F", translated)
+
 
 class Elmo(nn.Module):
     """Several representations of the same words, each with its own mix of one biLM's layers.
 
     Only the mixes learn, unless `requires_grad`. Call `.eval()` before use as a fixed feature, or
     the dropout stays on, as in any module.
+
+    AllenNLP's own call works, too: `Elmo(options_file, weight_file, 2, dropout=0.0)`, by position
+    or by its names. Its state goes on from batch to batch only if `state="carry"` says so.
 
     Args:
         bilm: The biLM.
@@ -55,6 +112,7 @@ class Elmo(nn.Module):
         (torch.Size([2, 3, 32]), 4)
     """
 
+    @_also_as_allennlp
     def __init__(
         self,
         bilm: BiLM,
@@ -72,6 +130,11 @@ class Elmo(nn.Module):
         super().__init__()
         if state not in get_args(ModuleState):
             raise ConfigError(f"state is {state!r}, expected one of {get_args(ModuleState)}")
+        n_mixes = num_output_representations
+        if not isinstance(n_mixes, int) or isinstance(n_mixes, bool) or n_mixes < 1:
+            raise ConfigError(
+                f"num_output_representations is {n_mixes!r}, expected a whole number of at least 1"
+            )
         self.bilm = bilm.requires_grad_(requires_grad)
         self.requires_bilm_grad = requires_grad
         self.keep_sentence_boundaries = keep_sentence_boundaries
@@ -86,7 +149,7 @@ class Elmo(nn.Module):
                 trainable=weights is None,
                 l2=l2,
             )
-            for _ in range(num_output_representations)
+            for _ in range(n_mixes)
         )
         self._carried = CarriedState(bilm.config)
         self._packed: tuple[list[tuple[int, int]], PackedBiLM] | None = None
@@ -220,6 +283,7 @@ class Elmo(nn.Module):
 
 def _flatten(ids: Tensor, config: ElmoConfig) -> tuple[tuple[int, ...], Tensor]:
     """Take the axes in front of (time, characters) together."""
+    ids = checked_ids(ids)
     inner = 2 if config.reads_characters else 1
     if ids.dim() <= inner:
         expected = "(batch, time, characters)" if config.reads_characters else "(batch, time)"

@@ -40,12 +40,26 @@ def select_layers(layers: Layers, config: ElmoConfig) -> Selection:
         return Selection(top, lambda computed: mix_layers(computed, config))
     number = top if layers == "top" else layers
     if isinstance(number, bool) or not isinstance(number, int) or not -top - 1 <= number <= top:
-        raise ConfigError(
-            f"layers is {layers!r}, expected 'all', 'top', 'average', 'mix' or a number from 0 "
-            f"to {top}"
-        )
+        raise ConfigError(f"layers is {layers!r}, expected 'all', {_one_of_each(config)}")
     depth = number % (top + 1)
     return Selection(depth, lambda computed: computed[depth])
+
+
+def require_layer(layer: Layers, config: ElmoConfig) -> None:
+    """Refuse what `--layer` cannot be for a model, before any text is read."""
+    try:
+        select_layers(layer, config)
+    except ConfigError:
+        raise ConfigError(f"--layer is {layer}, expected {_one_of_each(config)}") from None
+
+
+def _one_of_each(config: ElmoConfig) -> str:
+    """List what gives one vector a word."""
+    top = config.n_layers
+    return (
+        f"'top', 'average', 'mix' or a number from 0 to {top} (from -1 to {-top - 1}: counted from "
+        "the top)"
+    )
 
 
 def mix_layers(layers: list[Tensor], config: ElmoConfig) -> Tensor:

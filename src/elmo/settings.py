@@ -59,8 +59,9 @@ class EmbedSettings:
     state: StatePolicy = "zero"
     """zero: every sentence starts clean; warm: from a fixed burned-in state; carry: from what the
     sentence before in the same row of the batch left behind, as AllenNLP does."""
-    format: OutputFormat = "hdf5"
-    """Kind of output file; parquet needs the extra of that name."""
+    format: OutputFormat | None = None
+    """Kind of output file; by default what its name ends in (.parquet, .npz, .safetensors), else
+    hdf5. parquet needs the extra of that name."""
     dtype: OutputDtype = "float32"
     """float16 halves the file, with about three decimal digits."""
     tokenizer: TokenizerName = "whitespace"

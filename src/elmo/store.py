@@ -10,7 +10,6 @@ after an interruption: the sentences so far, and what an unfinished format canno
 
 from __future__ import annotations
 
-import errno
 import json
 import os
 import shutil
@@ -19,7 +18,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from types import TracebackType
+from typing import Any, Self
 
 import h5py
 import numpy as np
@@ -28,8 +28,21 @@ from h5py import h5d, h5s, h5t
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
-from elmo.errors import ConfigError, ElmoWarning, OutputError, OutputExistsError
-from elmo.journaled_file import JournaledFile, begin_journal, settle
+from elmo.errors import (
+    ConfigError,
+    ElmoWarning,
+    OutputError,
+    OutputExistsError,
+    reason_of,
+)
+from elmo.journaled_file import (
+    LOCK_FILE,
+    JournaledFile,
+    begin_journal,
+    refuse_if_taken,
+    settle,
+    take_alone,
+)
 from elmo.sentences import Words
 from elmo.settings import OutputDtype, OutputFormat
 from elmo.signals import interrupts_later
@@ -70,7 +83,9 @@ class VectorInfo:
 
 
 class VectorWriter:
-    """Writes the vectors of sentences, one list after another.
+    """Writes the vectors of sentences, one list after another; use it in a `with` block.
+
+    It is the only one in all processes that writes to its path until it is finished or closed.
 
     Args:
         path: Output file.
@@ -84,16 +99,47 @@ class VectorWriter:
         self.info = info
         self.work = _work_folder(path)
         self._sentences = self.work / "sentences.jsonl"
-        if resume and self.work.is_dir():
-            self._check_same_settings()
-            self.n_written = self._recover()
-            return
-        if path.exists() and not overwrite:
+        self._is_new = not (resume and self.work.is_dir())
+        if self._is_new and path.exists() and not overwrite:
             raise OutputExistsError(f"{path} exists; give --overwrite to replace it")
-        _remove(path)
-        _remove(self.work)
-        self._create()
+        self.work.mkdir(parents=True, exist_ok=True)
+        self._lock = take_alone(self.work, path)
         self.n_written = 0
+        try:
+            if self._is_new:
+                _remove(path)
+                _empty(self.work)
+                self._create()
+            else:
+                self._check_same_settings()
+                self.n_written = self._recover()
+        except BaseException:
+            self._give_up()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if error is not None:
+            self._give_up()
+        self.close()
+
+    def close(self) -> None:
+        """Let others write; what is not finished can be resumed."""
+        self._lock.release()
+
+    def _give_up(self) -> None:
+        """Leave what can be resumed; what this run began, and nothing is in yet, goes again."""
+        if self._is_new and not self.n_written:
+            _remove(self.path)
+            shutil.rmtree(self.work, ignore_errors=True)
+        self.close()
 
     def written_sentences(self) -> Iterator[Words]:
         """Yield the sentences that are in already."""
@@ -123,6 +169,7 @@ class VectorWriter:
             self._finish()
         except OSError as error:
             raise OutputError(self._trouble(error)) from error
+        self.close()
         shutil.rmtree(self.work)
 
     def keep_state(self, tensors: Mapping[str, Array], n_sentences: int) -> None:
@@ -149,8 +196,6 @@ class VectorWriter:
         return self.work / f"state-{n_sentences}.safetensors"
 
     def _create(self) -> None:
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        self.work.mkdir()
         self._sentences.touch()
         (self.work / "info.json").write_text(json.dumps(asdict(self.info), indent=2) + "\n")
 
@@ -171,9 +216,8 @@ class VectorWriter:
                 )
 
     def _trouble(self, error: OSError) -> str:
-        reason = "no space left on the disk" if error.errno in _FULL else str(error)
         return (
-            f"cannot write {self.path}: {reason}. {self.n_written} sentences are in; "
+            f"cannot write {self.path}: {reason_of(error)}. {self.n_written} sentences are in; "
             "run the same command with --resume to go on"
         )
 
@@ -400,16 +444,17 @@ def open_writer(
     except OSError as error:
         if isinstance(error, OutputError | OutputExistsError):
             raise
-        raise OutputError(f"cannot write {path}: {error}") from error
-
-
-_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+        raise OutputError(f"cannot write {path}: {reason_of(error)}") from error
 
 
 def is_complete(path: Path | str) -> bool:
     """Tell whether an output exists and no run has left it unfinished."""
-    path = Path(path)
-    return path.is_file() and not _work_folder(path).is_dir()
+    return Path(path).is_file() and not is_unfinished(path)
+
+
+def is_unfinished(path: Path | str) -> bool:
+    """Tell whether a run has left an output that can be resumed."""
+    return _work_folder(Path(path)).is_dir()
 
 
 def _work_folder(path: Path) -> Path:
@@ -428,9 +473,10 @@ def check_output(
     path = Path(path)
     if path.is_dir():
         raise OutputError(f"{path} is a folder, expected the name of a file")
+    refuse_if_taken(_work_folder(path), path)
     if overwrite or resume:
         return
-    if _work_folder(path).is_dir():
+    if is_unfinished(path):
         raise OutputExistsError(
             f"{path} is unfinished; give --resume to complete it or --overwrite to start anew"
         )
@@ -456,6 +502,13 @@ def _keep_lines(path: Path, count: int) -> None:
         for _, line in zip(range(count), lines, strict=False):
             end += len(line)
     os.truncate(path, end)
+
+
+def _empty(folder: Path) -> None:
+    """Remove what is in a folder, but for the lock that is held on it."""
+    for path in folder.iterdir():
+        if path.name != LOCK_FILE:
+            _remove(path)
 
 
 def _remove(path: Path) -> None:

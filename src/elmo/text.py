@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import bz2
-import codecs
 import gzip
 import lzma
+import os
 import re
 import sys
 import zlib
@@ -16,11 +16,12 @@ from types import TracebackType
 from typing import IO, Any, Protocol, get_args
 
 from elmo.english import EnglishTokenizer
-from elmo.errors import InputError, MissingExtraError, MissingFileError
+from elmo.errors import InputError, MissingExtraError, MissingFileError, OutputExistsError
 from elmo.settings import TokenizerName
 
 _OPENERS: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open}
 _ZSTD = ".zst"
+_GZIP_MAGIC = b"\x1f\x8b"
 COMPRESSED = (*_OPENERS, _ZSTD)
 """Suffixes of files that are unpacked while they are read."""
 
@@ -133,6 +134,64 @@ def open_bytes(path: Path) -> tuple[IO[bytes], IO[bytes]]:
     return (opener(stored, "rb") if opener else stored), stored
 
 
+def require_text(path: Path | str, encoding: str = "utf-8") -> None:
+    """Fail if something cannot be read as text, without opening it: a pipe is read only once.
+
+    Args:
+        path: A file, a pipe or a device; `-` for standard input.
+        encoding: Its encoding.
+    """
+    _require_encoding(encoding)
+    if str(path) == "-":
+        return
+    require_readable(path, "text file")
+    if Path(path).suffix == _ZSTD:
+        _zstd()
+
+
+def require_readable(path: Path | str, what: str) -> None:
+    """Fail if nothing can be read at a path; pipes and devices are as good as files."""
+    path = Path(path)
+    if path.is_dir():
+        raise InputError(f"{path} is a folder, expected a {what}")
+    if not path.exists():
+        raise MissingFileError(f"no such {what}: {path}")
+    if not os.access(path, os.R_OK):
+        raise InputError(f"{path} cannot be read: check its permissions")
+
+
+def is_readable(name: str) -> bool:
+    """Tell whether a name is that of a file, a pipe or a device, rather than any other text."""
+    try:
+        return Path(name).exists() and not Path(name).is_dir()
+    except (OSError, ValueError):  # too long for a name, or with a NUL
+        return False
+
+
+def refuse_to_replace(source: Path | str, output: Path | str) -> None:
+    """Fail if what is to be written would take the place of what is to be read."""
+    source = Path("/dev/stdin" if str(source) == "-" else source)
+    output = Path(output)
+    if output.exists() and source.exists() and output.samefile(source):
+        raise OutputExistsError(
+            f"{output} is the input, too, and would be replaced by the output: name another output"
+        )
+
+
+def _require_encoding(encoding: str) -> None:
+    try:
+        cut_at_line_feeds = b"\n".decode(encoding) == "\n"
+    except LookupError:
+        raise InputError(f"no encoding {encoding!r}; for instance utf-8 or latin-1") from None
+    except UnicodeError:
+        cut_at_line_feeds = False
+    if not cut_at_line_feeds:
+        raise InputError(
+            f"text in {encoding} cannot be cut into lines, where the end of a line must be the "
+            f"single byte 0x0a: convert it first, as in iconv -f {encoding} -t utf-8 FILE"
+        )
+
+
 def damage() -> tuple[type[Exception], ...]:
     """Give the errors that reading a damaged packed file raises."""
     kinds: tuple[type[Exception], ...] = (EOFError, OSError, zlib.error, lzma.LZMAError)
@@ -166,10 +225,7 @@ class TextFile:
 
     def __init__(self, path: Path | str, encoding: str = "utf-8") -> None:
         self.name = "standard input" if str(path) == "-" else str(path)
-        try:
-            codecs.lookup(encoding)
-        except LookupError:
-            raise InputError(f"no encoding {encoding!r}; for instance utf-8 or latin-1") from None
+        require_text(path, encoding)
         self._encoding = encoding
         self._raw: IO[bytes] | None = None
         self.total_bytes: int | None = None
@@ -178,15 +234,14 @@ class TextFile:
             self._lines: IO[bytes] = sys.stdin.buffer
             return
         path = Path(path)
-        if not path.is_file():
-            raise MissingFileError(f"no such text file: {path}")
-        self.total_bytes = path.stat().st_size
+        if path.is_file():  # pipes and devices have no size
+            self.total_bytes = path.stat().st_size
         self._lines, self._raw = open_bytes(path)
 
     @property
     def bytes_read(self) -> int:
         """How far reading has come, in bytes of the file as stored."""
-        return 0 if self._raw is None else self._raw.tell()
+        return 0 if self._raw is None or self.total_bytes is None else self._raw.tell()
 
     def close(self) -> None:
         """Close the file; standard input stays open."""
@@ -206,16 +261,22 @@ class TextFile:
 
     def __iter__(self) -> Iterator[str]:
         """Yield the lines without their ends."""
+        kinds = damage()  # not when Python ends, and closes this generator: nothing can be imported
         try:
             for number, line in enumerate(iter(partial(self._lines.readline), b""), start=1):
                 yield self._decode(number, line).rstrip("\r\n")
-        except damage() as error:
+        except kinds as error:
             raise InputError(f"{self.name} is damaged or cut short: {error}") from None
 
     def _decode(self, number: int, line: bytes) -> str:
         try:
             text = line.decode(self._encoding)
         except UnicodeDecodeError as error:
+            if number == 1 and line.startswith(_GZIP_MAGIC):
+                raise InputError(
+                    f"{self.name} looks like gzip, expected text: unpack it on the way, as in "
+                    "gunzip -c FILE | elmo ..., or let the name of the file end in .gz"
+                ) from None
             raise InputError(
                 f"{self.name}, line {number}: byte 0x{line[error.start]:02x} at place "
                 f"{error.start + 1} is not valid {self._encoding}; convert the file or give its "

@@ -42,6 +42,13 @@ def check_format(format: str) -> None:
         raise MissingExtraError("the format 'parquet'", "parquet")
 
 
+def format_of(path: Path | str, asked: OutputFormat | None = None) -> OutputFormat:
+    """Give the format that somebody asked for, or else the one that the name of a file ends in."""
+    ending = Path(path).suffix[1:].lower()
+    by_ending: OutputFormat = next((kind for kind in ASSEMBLERS if kind == ending), "hdf5")
+    return asked or by_ending
+
+
 def write_npz(path: Path, info: Info, sentences: Path, rows: Rows) -> None:
     """Write an array "i" for each sentence; `info.json` and `sentences.jsonl` beside them."""
     with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED, allowZip64=True) as archive:

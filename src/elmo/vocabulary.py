@@ -13,7 +13,8 @@ import torch
 from torch import Tensor
 
 from elmo.characters import BEGIN_SENTENCE, END_SENTENCE
-from elmo.errors import InputError, MissingFileError
+from elmo.errors import InputError
+from elmo.text import require_readable
 
 UNKNOWN = "<UNK>"
 SPECIALS = (BEGIN_SENTENCE, END_SENTENCE, UNKNOWN)
@@ -37,8 +38,7 @@ class Vocabulary:
     def read(cls, path: Path | str) -> Vocabulary:
         """Read a vocabulary file: UTF-8, one word a line, optionally gzipped."""
         path = Path(path)
-        if not path.is_file():
-            raise MissingFileError(f"no vocabulary file {path}")
+        require_readable(path, "vocabulary file")
         opener = gzip.open if path.suffix == ".gz" else open
         try:
             with opener(path, "rt", encoding="utf-8-sig", newline="\n") as lines:

@@ -24,6 +24,7 @@ from elmo.errors import (
     OutputError,
     OutputExistsError,
     WeightsError,
+    reason_of,
 )
 from elmo.signals import interrupts_later
 from elmo.vocabulary import Vocabulary
@@ -220,7 +221,7 @@ def write_token_file(
             file.attrs[FINGERPRINT] = fingerprint
         temporary.replace(path)
     except OSError as error:
-        raise OutputError(f"cannot write {path}: {error}") from error
+        raise OutputError(f"cannot write {path}: {reason_of(error)}") from error
     finally:
         temporary.unlink(missing_ok=True)
 

@@ -159,7 +159,8 @@ class ContextualitySettings:
     seed: int = 0
     """Another seed draws other words and sentences."""
     out: Path | None = None
-    """Folder for contextuality.json, .md, .png and .svg; pictures need the extra plots."""
+    """Folder for contextuality.json, .md, .png and .svg; pictures need the extra plots or
+    analysis."""
     overwrite: bool = False
     """Replace a report that is there."""
     json: bool = False
@@ -178,7 +179,7 @@ class ContextualitySettings:
 class LayerSettings:
     """Which tasks layers are asked, and on which data."""
 
-    data: Path = Path("../shared/data/tasks")
+    data: Path | None = None
     """Folder with the folders below, if they are not named one by one."""
     tasks: Annotated[tuple[LayerTask, ...], _Several] = ("pos", "wsd", "wic")
     """Which of pos, wsd, wic."""
@@ -201,7 +202,8 @@ class LayerSettings:
     sentences: int | None = None
     """Read so many sentences of SemCor, and so many pairs of WiC's training, at most."""
     out: Path | None = None
-    """Folder for layers.json, .md, .png and .svg; pictures need the extra plots."""
+    """Folder for layers.json, .md, .png and .svg; pictures need the extra plots or
+    analysis."""
     overwrite: bool = False
     """Replace a report that is there."""
     json: bool = False
@@ -255,7 +257,8 @@ class CorrelationSettings:
     seed: int = 0
     """Of the bootstrap."""
     out: Path | None = None
-    """Folder for correlation.json, .md, .png and .svg; pictures need the extra plots."""
+    """Folder for correlation.json, .md, .png and .svg; pictures need the extra plots or
+    analysis."""
     overwrite: bool = False
     """Replace a report that is there."""
     json: bool = False

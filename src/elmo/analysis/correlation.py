@@ -23,6 +23,7 @@ from elmo.embedder import ELMo
 from elmo.errors import InputError
 from elmo.selection import mix_layers
 from elmo.text import TextFile
+from elmo.wording import counted
 
 _COLUMNS = re.compile(r"[\t,;]|\s+")
 _FEWEST = 3
@@ -79,6 +80,7 @@ def read_judged_pairs(path: Path) -> JudgedPairs:
     left: list[str] = []
     right: list[str] = []
     scores: list[float] = []
+    header = ""
     with TextFile(path) as lines:
         for number, line in enumerate(lines, start=1):
             columns = [part for part in _COLUMNS.split(line.strip()) if part]
@@ -87,6 +89,7 @@ def read_judged_pairs(path: Path) -> JudgedPairs:
             score = _number(columns[2]) if len(columns) >= 3 else None
             if score is None:
                 if number == 1 and len(columns) >= 3:
+                    header = f" (line 1, {line.strip()[:60]!r}, has no score: taken for a header)"
                     continue
                 raise InputError(
                     f"{path}, line {number}: {line.strip()[:60]!r}, expected two words and a score"
@@ -96,7 +99,8 @@ def read_judged_pairs(path: Path) -> JudgedPairs:
             scores.append(score)
     if len(scores) < _FEWEST:
         raise InputError(
-            f"{path} has {len(scores)} pairs; a correlation needs {_FEWEST} at the least"
+            f"{path} has {counted(len(scores), 'pair')}{header}; a correlation needs {_FEWEST} "
+            "at the least"
         )
     return JudgedPairs(path.name, left, right, np.array(scores))
 

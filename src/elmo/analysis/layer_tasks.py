@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
-from elmo.analysis.analysis_settings import LayerSettings
+from elmo.analysis.analysis_settings import LayerSettings, LayerTask
 from elmo.analysis.geometry import Floats, Vectors, unit_rows
 from elmo.analysis.probe import LinearProbe
 from elmo.analysis.static_targets import STATIC_NAMES, static_targets
@@ -29,9 +30,19 @@ from elmo.analysis.task_data import (
 from elmo.analysis.treebank import TagTask, read_tag_task
 from elmo.analysis.wordnet import WordNet
 from elmo.embedder import ELMo
+from elmo.errors import ConfigError
 from elmo.text import get_tokenizer
 from elmo.vector_sources import VectorSource, open_vectors
 
+_FOLDERS: dict[LayerTask, str] = {"pos": "pos_ewt", "wsd": "wsd", "wic": "wic"}
+"""Where the data of each task is inside of `--data`."""
+_FLAGS: dict[LayerTask, str] = {"pos": "treebank", "wsd": "wsd", "wic": "wic"}
+"""What else can name its folder."""
+_SOURCES: dict[LayerTask, str] = {
+    "pos": "a treebank of universaldependencies.org",
+    "wsd": "SemCor, and the evaluation framework of lcl.uniroma1.it/wsdeval",
+    "wic": "MCL-WiC, github.com/SapienzaNLP/mcl-wic",
+}
 _WIC_TRAIN, _WIC_TEST = "training.en-en", "dev.en-en"
 
 
@@ -110,22 +121,41 @@ class LayerData:
 def read_layer_data(settings: LayerSettings, tell: Callable[[str], None]) -> LayerData:
     """Read what the tasks need; anything that is missing is told here."""
     tags = semcor = evaluation = wordnet = train_pairs = test_pairs = None
-    if "pos" in settings.tasks:
-        folder = settings.treebank or settings.data / "pos_ewt"
-        tags = read_tag_task(folder, settings.train_words, settings.test_words)
-    if "wsd" in settings.tasks:
-        folder = settings.wsd or settings.data / "wsd"
+    folders = _data_folders(settings)
+    if "pos" in folders:
+        tags = read_tag_task(folders["pos"], settings.train_words, settings.test_words)
+    if "wsd" in folders:
         wordnet = WordNet(settings.wordnet)
-        semcor = read_semcor(folder, settings.sentences)
-        evaluation = read_evaluation(folder)
-    if "wic" in settings.tasks:
-        folder = settings.wic or settings.data / "wic"
+        semcor = read_semcor(folders["wsd"], settings.sentences)
+        evaluation = read_evaluation(folders["wsd"])
+    if "wic" in folders:
         tokenizer = get_tokenizer("english")
-        train_pairs = read_pairs(folder, _WIC_TRAIN, tokenizer, settings.sentences)
-        test_pairs = read_pairs(folder, _WIC_TEST, tokenizer)
+        train_pairs = read_pairs(folders["wic"], _WIC_TRAIN, tokenizer, settings.sentences)
+        test_pairs = read_pairs(folders["wic"], _WIC_TEST, tokenizer)
     tell(f"read: {', '.join(settings.tasks)}")
     static = None if settings.static is None else open_vectors(settings.static)
     return LayerData(tags, semcor, evaluation, wordnet, train_pairs, test_pairs, static)
+
+
+def _data_folders(settings: LayerSettings) -> dict[LayerTask, Path]:
+    """Find the folder of each task, or say what is missing and where such data comes from."""
+    folders: dict[LayerTask, Path] = {}
+    for task in settings.tasks:
+        named = getattr(settings, _FLAGS[task])
+        if named is not None:
+            folders[task] = named
+        elif settings.data is not None:
+            folders[task] = settings.data / _FOLDERS[task]
+    missing = [task for task in settings.tasks if task not in folders]
+    if missing:
+        wanted = "; ".join(f"{_FOLDERS[task]} ({_SOURCES[task]})" for task in missing)
+        flags = ", ".join(f"--{_FLAGS[task]}" for task in missing)
+        raise ConfigError(
+            f"there is no data for {', '.join(missing)}: give --data FOLDER, expected in it: "
+            f"{wanted}; or name a folder by {flags}, or ask less with --tasks. docs/analysis.md "
+            "says which files are read"
+        )
+    return folders
 
 
 def measure_layers(

@@ -16,7 +16,7 @@ from elmo.analysis.word_index import WordIndex
 from elmo.analysis.word_means import index_of_words
 from elmo.embedder import ELMo
 from elmo.errors import InputError
-from elmo.selection import select_layers
+from elmo.selection import require_layer
 from elmo.sentences import Words
 from elmo.static_vectors import read_static_vectors
 
@@ -81,7 +81,7 @@ def find_neighbors(
         queries: Marked words.
         settings: How.
     """
-    select_layers(settings.layer, model.config)  # fails here rather than after a long look
+    require_layer(settings.layer, model.config)
     vectors = [
         model.encode_tokens([query.sentence], layers=settings.layer)[0][query.position]
         for query in queries

@@ -37,7 +37,7 @@ def as_json(report: Any) -> str:
 
 
 def can_draw() -> bool:
-    """Tell whether pictures can be drawn: they need the extra plots."""
+    """Tell whether pictures can be drawn: they need the extra plots or analysis."""
     return find_spec("matplotlib") is not None
 
 

@@ -15,8 +15,9 @@ from elmo.analysis.projection import chosen_projections, project
 from elmo.analysis.sampling import Keys, KeySample, joint_keys, text_keys
 from elmo.embedder import ELMo
 from elmo.errors import InputError
-from elmo.selection import select_layers
+from elmo.selection import require_layer
 from elmo.sentences import Words
+from elmo.wording import counted
 
 _GROUP = np.zeros(1, np.uint64)
 
@@ -115,7 +116,7 @@ def find_senses(model: ELMo, corpus: Corpus, word: str, settings: SenseSettings)
         word: The word.
         settings: How.
     """
-    select_layers(settings.layer, model.config)
+    require_layer(settings.layer, model.config)
     projections = chosen_projections(settings.projection)
     form = corpus.word(word)
     sample = _OccurrenceSample(settings, form, model.dim)
@@ -161,8 +162,8 @@ def _fill(report: SenseReport, sample: KeySample, settings: SenseSettings) -> No
     report.silhouette = found.silhouette
     if settings.clusters is not None and len(found.centres) < settings.clusters:
         report.notes.append(
-            f"only {len(found.centres)} groups: {settings.clusters} were asked for, but not so "
-            "many occurrences differ"
+            f"only {counted(len(found.centres), 'group')}: {settings.clusters} were asked for, but "
+            "not so many occurrences differ"
         )
     points = {kind: project(vectors, kind, settings.seed) for kind in report.projections}
     closeness = (unit_rows(vectors) * found.centres[found.labels]).sum(axis=1)

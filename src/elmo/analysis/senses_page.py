@@ -9,6 +9,7 @@ from typing import Any
 
 from elmo.analysis.report_files import TITLE, save_figure, word_fonts
 from elmo.analysis.senses import Occurrence, SenseReport
+from elmo.wording import counted
 
 COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#999999", "#000000")
 """Colours that those who see few colours can tell apart; groups beyond these share the last."""
@@ -89,16 +90,21 @@ def render_senses(report: SenseReport) -> str:
     """Give the groups with their examples as text."""
     silhouette = "-" if report.silhouette is None else f"{report.silhouette:.3f}"
     lines = [
-        f"{report.word}: {report.n_occurrences:,} occurrences in {report.corpus}, layer "
-        f"{report.layer}; {len(report.clusters)} groups, silhouette {silhouette}",
+        f"{report.word}: {counted(report.n_occurrences, 'occurrence')} in {report.corpus}, layer "
+        f"{report.layer}; {_groups(report)}, silhouette {silhouette}",
         *report.notes,
     ]
     for number, group in enumerate(report.clusters, start=1):
-        lines.append(f"\ngroup {number}: {group.size:,} occurrences{_alike(group.self_similarity)}")
+        size = counted(group.size, "occurrence")
+        lines.append(f"\ngroup {number}: {size}{_alike(group.self_similarity)}")
         for place in group.examples:
             left, word, right = context_of(report.occurrences[place])
             lines.append(f"  {left} [{word}] {right}".rstrip())
     return "\n".join(lines)
+
+
+def _groups(report: SenseReport) -> str:
+    return counted(len(report.clusters), "group")
 
 
 def context_of(occurrence: Occurrence) -> tuple[str, str, str]:
@@ -120,7 +126,7 @@ def senses_page(report: SenseReport) -> str:
     data = json.dumps(occurrences, ensure_ascii=False).replace("<", "\\u003c")
     return _PAGE.format(
         title=escape(f"Senses of {report.word}"),
-        heading=escape(f"“{report.word}” in {len(report.clusters)} groups"),
+        heading=escape(f"“{report.word}” in {_groups(report)}"),
         facts="\n".join(f'<p class="facts">{escape(line)}</p>' for line in _facts(report)),
         switches="".join(
             f'<button data-drawing="{kind}" aria-pressed="{str(kind == first).lower()}">'
@@ -160,7 +166,7 @@ def draw_senses(report: SenseReport, stem: Path) -> None:
     figure.legend(handles, labels, loc="outside lower center", ncols=4, frameon=False)
     title = (
         f"“{_plain(report.word)}”, layer {report.layer}: "
-        f"{len(report.occurrences):,} occurrences in {len(report.clusters)} groups"
+        f"{counted(len(report.occurrences), 'occurrence')} in {_groups(report)}"
     )
     figure.suptitle(title, fontsize=10, fontfamily=word_fonts())
     save_figure(figure, stem)
@@ -174,8 +180,8 @@ def _plain(text: str) -> str:
 def _facts(report: SenseReport) -> list[str]:
     silhouette = "" if report.silhouette is None else f"; silhouette {report.silhouette:.3f}"
     return [
-        f"{report.n_occurrences:,} occurrences in {report.corpus}; model {report.model}, layer "
-        f"{report.layer}{silhouette}",
+        f"{counted(report.n_occurrences, 'occurrence')} in {report.corpus}; model {report.model}, "
+        f"layer {report.layer}{silhouette}",
         *report.notes,
     ]
 
@@ -230,6 +236,7 @@ def _list(report: SenseReport, number: int) -> str:
             f'<tr><td class="left">{left}</td><td><b>{word}</b></td>'
             f'<td class="right">{right}</td></tr>'
         )
-    heading = f"Group {number + 1}: {group.size:,} occurrences{_alike(group.self_similarity)}"
+    size = counted(group.size, "occurrence")
+    heading = f"Group {number + 1}: {size}{_alike(group.self_similarity)}"
     dot = f'<span class="dot" style="background:{_color(number)}"></span>'
     return f"<h2>{dot} {escape(heading)}</h2><table>{''.join(rows)}</table>"

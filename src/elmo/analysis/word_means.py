@@ -13,6 +13,7 @@ from elmo.analysis.passages import Corpus, Passage
 from elmo.analysis.word_index import WordIndex
 from elmo.embedder import ELMo
 from elmo.errors import InputError
+from elmo.selection import require_layer
 from elmo.settings import Layers
 
 Vectors = npt.NDArray[np.float32]
@@ -94,6 +95,7 @@ def index_of_corpus(
     show_progress: bool = False,
 ) -> WordIndex:
     """Make an index of the frequent words of a corpus; it is read twice, or once for layer 0."""
+    require_layer(layer, model.config)
     counts = frequent_words(corpus, min_count, max_words)
     words = list(counts)
     if layer == 0:

@@ -5,6 +5,7 @@ Nothing here imports PyTorch, so that help texts come at once.
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Annotated
@@ -16,6 +17,8 @@ from elmo.errors import ConfigError
 from elmo.settings import Layers, Precision, TokenizerName
 
 _Several = Parameter(consume_multiple=True, show_default=False)
+_THREADS_A_CORE = 4
+_PICTURES = (".png", ".svg", ".pdf")
 _AT_LEAST_ONE = ("threads", "repeats", "sentences", "words", "train_words", "test_words")
 
 
@@ -40,6 +43,18 @@ class BenchSettings:
             value = getattr(self, field.name)
             if field.name in _AT_LEAST_ONE and value is not None and value < 1:
                 raise ConfigError(f"{_flag(field.name)} is {value}, expected at least 1")
+            if isinstance(value, tuple):  # what is named twice is measured once
+                object.__setattr__(self, field.name, tuple(dict.fromkeys(value)))
+        self._check_threads()
+
+    def _check_threads(self) -> None:
+        """Refuse more threads than a process can start: PyTorch would crash."""
+        cores = os.cpu_count() or 1
+        if self.threads is not None and self.threads > _THREADS_A_CORE * cores:
+            raise ConfigError(
+                f"--threads is {self.threads}, expected at most {_THREADS_A_CORE * cores}: "
+                f"{_THREADS_A_CORE} for each of the {cores} cores of this machine"
+            )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,7 +100,7 @@ class ScalingSettings(_SizeSettings):
     """How it is measured what grows with the text."""
 
     plot: Path | None = None
-    """Draw the figures to this PNG file; needs the extra plots."""
+    """Draw the figures to this file (.png, .svg or .pdf); needs the extra plots or analysis."""
     batches: Annotated[tuple[int, ...], _Several] = ()
     """Sentences in a batch, several numbers; by default up to 256, on a GPU 4096."""
     lengths: Annotated[tuple[int, ...], _Several] = ()
@@ -95,6 +110,11 @@ class ScalingSettings(_SizeSettings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.plot is not None and self.plot.suffix.lower() not in _PICTURES:
+            raise ConfigError(
+                f"--plot is {self.plot}, expected a file whose name ends with "
+                f"{', '.join(_PICTURES)}"
+            )
         for name in ("batches", "lengths", "corpora"):
             values = getattr(self, name)
             if any(value < 1 for value in values):

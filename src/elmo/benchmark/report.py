@@ -91,11 +91,15 @@ class Report:
 
 
 def require_writable(path: Path | None) -> None:
-    """Fail unless a file can be written, before hours are spent on what it will hold."""
+    """Fail unless a file can be written, before hours are spent on what it will hold.
+
+    Its folder is made if it is not there.
+    """
     if path is None:
         return
     was_there = path.exists()
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("a", encoding="utf-8"):
             pass
         if not was_there:

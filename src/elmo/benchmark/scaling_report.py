@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, get_args
@@ -17,6 +18,8 @@ _AXES: dict[Sweep, str] = {
     "corpus": "sentences of a corpus",
 }
 _STYLES = {KEPT: "-", STREAMED: "--"}
+_DIGIT = 0.022
+"""Width of a digit below a panel, as a part of the panel's width."""
 _TITLE: dict[str, Any] = {"loc": "left", "fontsize": 10, "fontweight": "bold"}
 
 
@@ -78,8 +81,17 @@ def draw_scaling(report: ScalingReport, path: Path) -> None:
 
     Args:
         report: What was measured.
-        path: PNG file to write.
+        path: File to write; its ending says what kind of picture.
     """
+    figure = scaling_figure(report)
+    try:
+        figure.savefig(path, dpi=150, format=path.suffix[1:].lower())
+    except OSError as error:
+        raise OutputError(f"cannot write {path}: {error.strerror or error}") from None
+
+
+def scaling_figure(report: ScalingReport) -> Any:
+    """Draw what `draw_scaling` writes."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(13, 7.2), layout="constrained")
@@ -93,7 +105,8 @@ def draw_scaling(report: ScalingReport, path: Path) -> None:
         bottom.set_title(_memory_message(rows), **_TITLE)
         for axes in (top, bottom):
             axes.set_xlabel(_AXES[sweep])
-    _set_limits(*panels[:, 0])
+            _frame(axes, sorted({row.size for row in rows}))
+    _set_limits(panels[0, 0], panels[1, 0], report.rows)
     panels[0, 0].set_ylabel("words a second")
     of_gpu = " of the GPU" if all(row.gpu_mb is not None for row in report.rows) else ""
     panels[1, 0].set_ylabel(f"peak memory{of_gpu}, MB")
@@ -102,14 +115,11 @@ def draw_scaling(report: ScalingReport, path: Path) -> None:
     where = machine.cpu if machine.gpu is None else f"{machine.cpu}, {machine.gpu}"
     title = f"elmo bench scaling: {where}; threads: {machine.threads}; bands: all rounds"
     figure.suptitle(title, fontsize=10)
-    try:
-        figure.savefig(path, dpi=150, format="png")
-    except OSError as error:
-        raise OutputError(f"cannot write {path}: {error.strerror or error}") from None
+    return figure
 
 
 def _draw_speed(axes: Any, rows: Sequence[ScalingRow]) -> None:
-    from matplotlib.ticker import EngFormatter, LogLocator, NullFormatter
+    from matplotlib.ticker import EngFormatter, LogLocator
 
     for color, label, style, points in _lines(rows):
         sizes = [row.size for row in points]
@@ -118,39 +128,57 @@ def _draw_speed(axes: Any, rows: Sequence[ScalingRow]) -> None:
         axes.fill_between(
             sizes, [s.low for s in speeds], [s.high for s in speeds], color=color, alpha=0.15
         )
-    axes.set_xscale("log")
     axes.set_yscale("log")
     for formatted in (axes.yaxis.set_major_formatter, axes.yaxis.set_minor_formatter):
         formatted(EngFormatter(sep=""))
-    axes.xaxis.set_minor_formatter(NullFormatter())
     axes.yaxis.set_minor_locator(LogLocator(subs=(2, 5)))
     axes.grid(visible=True, which="both", axis="y", alpha=0.3)
-    _frame(axes)
 
 
 def _draw_memory(axes: Any, rows: Sequence[ScalingRow]) -> None:
-    """Draw memory on plain scales, on which growth in step is a straight line."""
+    """Draw memory on a plain scale: what does not grow is flat, what grows in step shoots up."""
     for color, _, style, points in _lines(rows):
         known = [(row.size, _megabytes(row)) for row in points if _megabytes(row) is not None]
         if known:
             axes.plot(*zip(*known, strict=True), style, color=color, marker="o")
     axes.grid(visible=True, axis="y", alpha=0.3)
-    _frame(axes)
 
 
-def _frame(axes: Any) -> None:
-    from matplotlib.ticker import EngFormatter
-
-    axes.xaxis.set_major_formatter(EngFormatter(sep=""))
+def _frame(axes: Any, sizes: Sequence[int]) -> None:
+    """Let a panel have numbers below where something was measured."""
+    axes.set_xscale("log")
+    shown = readable(sizes)
+    axes.set_xticks(shown, [f"{size:,}" for size in shown])
+    axes.set_xticks([], minor=True)
     axes.grid(visible=True, axis="x", alpha=0.3)
     axes.spines[["top", "right"]].set_visible(False)
 
 
-def _set_limits(speed: Any, memory: Any) -> None:
+def readable(sizes: Sequence[int]) -> list[int]:
+    """Choose numbers that do not touch each other below an axis with a logarithmic scale.
+
+    Args:
+        sizes: All numbers, the smallest first; the first and the last are always chosen.
+    """
+    first, *between = sizes
+    if not between:
+        return [first]
+    last = between.pop()
+    room = _DIGIT * (len(f"{last:,}") + 1) * math.log(last / first)
+    chosen = [first]
+    for size in between:
+        if math.log(size / chosen[-1]) >= room and math.log(last / size) >= room:
+            chosen.append(size)
+    return [*chosen, last]
+
+
+def _set_limits(speed: Any, memory: Any, rows: Sequence[ScalingRow]) -> None:
     """Choose the scales of both rows, when all of their panels are drawn."""
     lowest, highest = speed.get_ylim()
     speed.set_ylim(bottom=min(lowest, highest / 12))  # a flat curve should look flat
-    memory.set_ylim(bottom=0)
+    known = [mb for row in rows if (mb := _megabytes(row)) is not None]
+    if known:
+        memory.set_ylim(0, 1.1 * max(known))
 
 
 def _lines(

@@ -22,6 +22,7 @@ from elmo.analysis.analysis_settings import (
 from elmo.commands.base import DONE, STOPPED, Flags, app, load_model, say, show
 from elmo.errors import ElmoError
 from elmo.settings import ModelChoice
+from elmo.wording import counted
 
 if TYPE_CHECKING:
     from elmo.embedder import ELMo
@@ -109,9 +110,13 @@ def _word_index(
     """Read the index, or make it."""
     from elmo.analysis.similar import facts_of, require_same
     from elmo.analysis.word_index import WordIndex
+    from elmo.text import refuse_to_replace
 
     facts = facts_of(choice, corpus, settings)
     path = settings.index
+    if path is not None:
+        for source in corpus.corpus:
+            refuse_to_replace(source, path)
     if path is not None and path.exists() and not settings.overwrite:
         index = WordIndex.load(path)
         require_same(path, index.facts, facts)
@@ -121,7 +126,7 @@ def _word_index(
     index = make_index(lambda: load_model(choice), corpus, settings, facts, not quiet, words)
     if path is not None:
         index.save(path)
-        say(f"{path}: {len(index):,} words of {index.vectors.shape[1]} values")
+        say(f"{path}: {counted(len(index), 'word')} of {index.vectors.shape[1]} values")
     return index
 
 
@@ -203,7 +208,7 @@ def contextuality(
     report.corpus = text.title
     _name_model(report, model, choice)
     if report.interrupted:
-        say(f"interrupted: the report is about the first {report.n_sentences:,} sentences")
+        say(f"interrupted: the report is about the first {counted(report.n_sentences, 'sentence')}")
     output.finish(report, render_contextuality, draw_contextuality)
     return STOPPED if report.interrupted else DONE
 
@@ -374,7 +379,7 @@ class _Output:
             draw(report, path)
         else:
             drawn = tuple(suffix for suffix in drawn if suffix not in (".png", ".svg"))
-            say('no pictures; they need the extra plots: pip install "elmo-torch[plots]"')
+            say("no pictures; they need matplotlib: pip install matplotlib")
         say(f"{path}: {', '.join(drawn)}")
 
 

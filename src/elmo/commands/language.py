@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from elmo.commands.base import DONE, Flags, app, say, show
+from elmo.commands.base import DONE, Flags, app, say, show, told_of_cut_words
 from elmo.errors import ElmoError, InputError
 from elmo.settings import ModelChoice, ReadingSettings, StatePolicy, SurprisalUnit, TokenizerName
+from elmo.wording import counted
 
 if TYPE_CHECKING:
     from elmo.scoring import LanguageModelScorer, SentenceScore, Substitutes
@@ -92,8 +93,8 @@ def perplexity(
     show(f"mean        {found.mean:,.3f}")
     show(f"sentences   {found.n_sentences:,}")
     show(f"words       {found.n_words:,}")
-    counted = "counted as <UNK>" if found.counts_unknown else "not counted"
-    show(f"unknown     {found.n_unknown:,} ({found.unknown_rate:.2%} of the words, {counted})")
+    treated = "counted as <UNK>" if found.counts_unknown else "not counted"
+    show(f"unknown     {found.n_unknown:,} ({found.unknown_rate:.2%} of the words, {treated})")
     show(f"predictions {found.n_predictions:,} in each direction")
     _tell_of_cut_words(scorer)
     return DONE
@@ -244,8 +245,8 @@ def marked_words(sentence: str, tokenizer: Tokenizer) -> tuple[list[str], list[i
         if place % 2:
             if len(split) != 1:
                 raise InputError(
-                    f"[{part}] marks {len(split)} words, expected one: mark each word by its own "
-                    "brackets"
+                    f"[{part}] marks {counted(len(split), 'word')}, expected one: mark each word "
+                    "by its own brackets"
                 )
             positions.append(len(words))
         words += split
@@ -283,8 +284,10 @@ def _model_and(
 
 
 def _is_text_file(name: str | None) -> bool:
-    """Tell whether a name is that of a file which is not a model's."""
-    return name is not None and Path(name).is_file() and Path(name).suffix not in _WEIGHTS
+    """Tell whether a name is that of a file or a pipe which is not a model's."""
+    from elmo.text import is_readable
+
+    return name is not None and is_readable(name) and Path(name).suffix not in _WEIGHTS
 
 
 def _load(choice: ModelChoice) -> LanguageModelScorer:
@@ -385,4 +388,4 @@ def _shown(word: str) -> str:
 
 def _tell_of_cut_words(scorer: LanguageModelScorer) -> None:
     if scorer.n_cut_words:
-        say(f"{scorer.n_cut_words:,} words were longer than the model reads and were cut")
+        say(told_of_cut_words(scorer.n_cut_words))

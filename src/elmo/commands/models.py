@@ -9,9 +9,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from elmo.commands.base import DONE, STOPPED, Flags, app, load_model, say, show
+from elmo.commands.base import (
+    DONE,
+    STOPPED,
+    Flags,
+    app,
+    load_model,
+    say,
+    show,
+    told_of_cut_words,
+)
 from elmo.errors import ElmoError, OutputExistsError
 from elmo.settings import EmbedSettings, ModelChoice, ModelFormat, OutputDtype
+from elmo.wording import counted
 
 if TYPE_CHECKING:
     from elmo.modelcard import ModelCard
@@ -47,13 +57,15 @@ def embed(
         No progress, no report.
     """
     from elmo.bulk import check_paths, embed_file
+    from elmo.store import is_unfinished
 
     check_paths(source, output, settings)  # before the model is loaded, which takes a while
     model = load_model(choice, settings)
     try:
         report = embed_file(model, source, output, settings, show_progress=not quiet)
     except KeyboardInterrupt:
-        say(f"interrupted; what is in {output} is safe: run the same with --resume to go on")
+        kept = f"what is in {output} is safe: run the same with --resume to go on"
+        say(f"interrupted; {kept if is_unfinished(output) else 'nothing was written'}")
         return STOPPED
     if quiet:
         return DONE
@@ -62,11 +74,14 @@ def embed(
         return DONE
     resumed = f" ({report.n_resumed:,} were there before)" if report.n_resumed else ""
     say(
-        f"{output}: {report.n_sentences:,} sentences{resumed}, {report.n_words:,} words in "
+        f"{output}: {counted(report.n_sentences, 'sentence')}{resumed}, "
+        f"{counted(report.n_words, 'word')} in "
         f"{report.seconds:.1f} s, {report.words_per_second:,.0f} words/s"
     )
+    if not report.n_sentences:
+        say(f"note: {'standard input' if source == '-' else source} is empty")
     if report.n_cut_words:
-        say(f"{report.n_cut_words:,} words were longer than the model reads and were cut")
+        say(told_of_cut_words(report.n_cut_words))
     return DONE
 
 
@@ -207,6 +222,7 @@ def convert(
     ours = dtype == "float16" or card is not None or checkpoint.layout != "elmo"
     layout = to or ("elmo" if ours else "hdf5")
     described = _card_to_write(card, layout)
+    _refuse_own_folder(weights or Path(source or ""), target)
     _refuse_to_replace(target, overwrite)
     if warm_up is not None:
         checkpoint = _warmed(checkpoint, warm_up)
@@ -251,9 +267,13 @@ def cache(
     """
     from tqdm import tqdm
 
+    from elmo.text import refuse_to_replace
     from elmo.vocabulary import Vocabulary
     from elmo.word_vectors import write_token_file
 
+    refuse_to_replace(vocabulary, output)
+    if output.exists() and not overwrite:  # before anything is read that can be read only once
+        raise OutputExistsError(f"{output} exists; give --overwrite to replace it")
     words = Vocabulary.read(vocabulary).words
     model = load_model(choice)
     write_token_file(
@@ -265,7 +285,7 @@ def cache(
         progress=lambda starts: tqdm(starts, disable=quiet, unit="k words"),
     )
     if not quiet:
-        say(f"{output}: {len(words):,} words of {model.config.projection_dim} values")
+        say(f"{output}: {counted(len(words), 'word')} of {model.config.projection_dim} values")
     return DONE
 
 
@@ -306,6 +326,15 @@ def _write_card(card: ModelCard, checkpoint: Any, folder: Path) -> None:
     text = card.markdown(checkpoint.config, checkpoint.fingerprint())
     (folder / "README.md").write_text(text, encoding="utf-8")
     (folder / CARD_JSON).write_text(card.to_json(), encoding="utf-8")
+
+
+def _refuse_own_folder(source: Path, target: Path) -> None:
+    folder = source.parent if source.is_file() else source
+    if folder.exists() and target.exists() and folder.samefile(target):
+        raise OutputExistsError(
+            f"{target} is the folder of the model that is to be converted, which would be "
+            "replaced: name another folder"
+        )
 
 
 def _refuse_to_replace(folder: Path, overwrite: bool) -> None:

@@ -13,13 +13,14 @@ from typing import IO, TYPE_CHECKING, Annotated, Any
 
 from cyclopts import App, Parameter
 
-from elmo.commands.base import DONE, STOPPED, Flags, app, say, show
+from elmo.commands.base import DONE, STOPPED, Flags, app, say, show, writing_to
 from elmo.commands.config_flags import config_path, with_values
-from elmo.errors import ConfigError, OutputError
+from elmo.errors import ConfigError, OutputError, reason_of
 from elmo.records import changes, from_toml
 from elmo.settings import TokenizerName
 from elmo.tasks.report_settings import ReportSettings
 from elmo.tasks.settings import SplitName, TaskName, TaskSettings
+from elmo.wording import counted
 
 if TYPE_CHECKING:
     from elmo.tasks.training import TaskReport
@@ -107,7 +108,11 @@ def evaluate(
 
     from elmo.tasks.layer_cache import default_folder
     from elmo.tasks.trained import TrainedTask
+    from elmo.text import refuse_to_replace
 
+    if predictions is not None:
+        for path in data:
+            refuse_to_replace(path, predictions)
     head = TrainedTask.load(
         folder, model=model, device=device, cache=cache or default_folder(), quiet=quiet
     )
@@ -152,8 +157,11 @@ def predict(
         already.
     """
     from elmo.tasks.trained import TrainedTask
+    from elmo.text import refuse_to_replace
 
     head = TrainedTask.load(folder, model=model, device=device, tokenizer=tokenizer)
+    if out is not None and text != "-":
+        refuse_to_replace(text, out)
     with _opened(out) as file:
         for first, lines in _blocks(_texts(text)):
             records = head(lines)
@@ -236,10 +244,12 @@ def with_config(arguments: list[str]) -> list[str]:
 def _tell(report: TaskReport, settings: TaskSettings) -> int:
     out = settings.out
     if not report.finished:
-        say(f"interrupted after {report.rounds} rounds: the same command with --resume goes on")
+        rounds = counted(report.rounds, "round")
+        say(f"interrupted after {rounds}: the same command with --resume goes on")
         return STOPPED
     say(
-        f"{out}: {report.n_train:,} examples, {report.rounds} rounds, {report.steps:,} steps in "
+        f"{out}: {counted(report.n_train, 'example')}, {counted(report.rounds, 'round')}, "
+        f"{counted(report.steps, 'step')} in "
         f"{report.seconds_training:,.0f} s after {report.seconds_preparing:,.0f} s of preparation; "
         f"best by dev {report.metric} {100 * report.dev[report.metric]:.2f} in round "
         f"{report.best_round}"
@@ -264,13 +274,13 @@ def _show_scores(scores: dict[str, float], as_json: bool) -> None:
 
 def _texts(given: str) -> Iterator[str]:
     """Give the lines of a file or of standard input, or the text itself."""
-    from elmo.text import TextFile
+    from elmo.text import COMPRESSED, TextFile, is_readable
 
     path = Path(given)
-    if given == "-" or (len(given) < 1000 and path.is_file()):
+    if given == "-" or is_readable(given):
         with TextFile(given) as file:
             yield from file
-    elif path.suffix and "/" in given and " " not in given:
+    elif " " not in given and ("/" in given or path.suffix in (".txt", *COMPRESSED)):
         raise ConfigError(f"no such file: {given}")
     else:
         yield given
@@ -300,10 +310,11 @@ def _opened(path: Path | None) -> Iterator[IO[str]]:
     except OSError as error:
         if isinstance(error, ValueError):  # one of ours
             raise
-        raise OutputError(f"cannot write {path}: {error.strerror or error}") from None
+        raise OutputError(f"cannot write {path}: {reason_of(error)}") from None
 
 
 def _write(file: IO[str], records: Iterable[dict[str, Any]]) -> None:
-    for record in records:
-        file.write(json.dumps(record, ensure_ascii=False) + "\n")
-    file.flush()
+    lines = "".join(f"{json.dumps(record, ensure_ascii=False)}\n" for record in records)
+    with writing_to("standard output" if file is sys.stdout else file.name):
+        file.write(lines)
+        file.flush()

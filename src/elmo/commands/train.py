@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+import math
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from elmo.commands.base import DONE, STOPPED, Flags, app, say
+from elmo.commands.base import DONE, STOPPED, Flags, app, print_panel, say
 from elmo.commands.config_flags import config_path, is_given, with_values
 from elmo.settings import TokenizerName
 from elmo.training.train_settings import LENGTHS, TrainSettings
+from elmo.wording import counted
 
 if TYPE_CHECKING:
     from elmo.training.trainer import TrainReport
 
 _TRAIN = TrainSettings()
+_KNOWN_OF_THE_MODEL = (
+    *("--data", "--resume", "--start-from"),
+    *("--preset", "--reads", "--cell", "--layers", "--dim", "--projection"),
+)
+"""Flags of `train` that mean nothing where a model and a text are given."""
 
 
 @app.command
@@ -41,7 +49,7 @@ def train(
     return _tell(train(settings))
 
 
-@app.command
+@app.command(help_formatter=partial(print_panel, without=_KNOWN_OF_THE_MODEL))
 def finetune(
     model: Annotated[str, Parameter(name="MODEL")],
     corpus: Annotated[list[Path] | None, Parameter(name="CORPUS")] = None,
@@ -86,10 +94,11 @@ def _tell(report: TrainReport) -> int:
     if not report.is_first:
         return DONE if report.finished else STOPPED
     progress = report.progress
+    # Nothing was trained where a run that is finished was resumed.
+    loss = "" if math.isnan(report.loss) else f", training loss {report.loss:.3f}"
     say(
-        f"{report.out}: step {progress.step:,}, {progress.tokens:,} words in "
-        f"{progress.seconds:,.0f} s, {report.words_per_second:,.0f} words/s, "
-        f"training loss {report.loss:.3f}"
+        f"{report.out}: step {progress.step:,}, {counted(progress.tokens, 'word')} in "
+        f"{progress.seconds:,.0f} s, {report.words_per_second:,.0f} words/s{loss}"
     )
     if not report.finished:
         say(f"interrupted and saved: elmo train --resume {report.out} goes on")
@@ -100,7 +109,7 @@ def _tell(report: TrainReport) -> int:
             f"{progress.best_step:,}: {report.out / 'best'}"
         )
     if report.curve is None:
-        say('no picture of the run; it needs the extra plots: pip install "elmo-torch[plots]"')
+        say("no picture of the run; it needs matplotlib: pip install matplotlib")
     return DONE
 
 

@@ -43,7 +43,7 @@ def reason_against_triton(device: torch.device) -> str | None:
     if device.type != "cuda":
         return f"the device {device} is no NVIDIA GPU"
     if triton is None:
-        return 'Triton is not installed (pip install "elmo-torch[gpu]")'
+        return "Triton is not installed (pip install triton)"
     return _reason_against_gpu(
         torch.cuda.current_device() if device.index is None else device.index
     )

@@ -18,7 +18,14 @@ from pathlib import Path
 from typing import Any
 
 from elmo import __version__
-from elmo.errors import ConfigError, DivergedError, ElmoError, GpuMemoryError, MissingFileError
+from elmo.errors import (
+    ConfigError,
+    DivergedError,
+    ElmoError,
+    GpuMemoryError,
+    InputError,
+    MissingFileError,
+)
 from elmo.tasks.kinds import TASKS
 from elmo.tasks.readers.splits import SPLITS, Parts
 from elmo.tasks.report_settings import DATASETS, Cell, Dataset, ReportSettings, cells
@@ -49,10 +56,8 @@ def run_report(settings: ReportSettings, say: Callable[[str], None]) -> bool:
     minutes = math.inf if settings.minutes is None else settings.minutes
     deadline = time.monotonic() + 60 * minutes
     wanted = cells(settings)
-    todo = _missing(wanted, settings)
+    todo = _to_do(wanted, settings, settings.data)
     say(f"{len(wanted)} runs, {len(wanted) - len(todo)} of them done before")
-    # Runs on the same data follow each other: data are read once.
-    todo.sort(key=lambda cell: (list(DATASETS).index(cell.dataset), cell.seed))
     known: dict[str, Examples] = {}
     failed: list[str] = []
     for number, cell in enumerate(todo, start=1):
@@ -80,6 +85,26 @@ def run_report(settings: ReportSettings, say: Callable[[str], None]) -> bool:
     if left:
         say(f"{left} runs are left for the next time, or being done by other processes")
     return not left
+
+
+def _to_do(wanted: Sequence[Cell], settings: ReportSettings, data: Path) -> list[Cell]:
+    """Give the missing runs, in an order in which data are read once."""
+    todo = _missing(wanted, settings)
+    if todo:
+        _require_readable(data, "the folder of the task data, as --data")
+    return sorted(todo, key=lambda cell: (list(DATASETS).index(cell.dataset), cell.seed))
+
+
+def _require_readable(folder: Path, expected: str) -> None:
+    """Refuse a folder that would let one run after the other fail."""
+    try:
+        next(folder.iterdir(), None)
+    except (FileNotFoundError, NotADirectoryError):
+        raise MissingFileError(f"no folder {folder}: expected {expected}") from None
+    except OSError as error:
+        raise InputError(
+            f"{folder} cannot be read ({error.strerror or error}): expected {expected}"
+        ) from None
 
 
 def _concerns_one_run(error: Exception) -> bool:
@@ -163,7 +188,7 @@ def _run(
         warnings.simplefilter("ignore" if cell.dataset in known else "default")
         if cell.dataset not in known:
             known.clear()  # the data of one data set at a time
-            read = read_examples(TASKS[dataset.task], chosen)
+            read = _read(dataset, chosen)
             known[cell.dataset] = _a_few(read) if settings.quick else read
         report = train_task(dataset.task, chosen, known[cell.dataset], deadline)
     if not report.finished:
@@ -183,6 +208,15 @@ def _run(
     if not settings.keep:
         shutil.rmtree(folder)
     return report
+
+
+def _read(dataset: Dataset, settings: TaskSettings) -> Examples:
+    try:
+        return read_examples(TASKS[dataset.task], settings)
+    except OSError as error:
+        if isinstance(error, ElmoError):
+            raise
+        raise InputError(f"the data of {dataset.title} cannot be read: {error}") from None
 
 
 def _task_settings(
@@ -221,10 +255,7 @@ def find_parts(name: str, dataset: Dataset, settings: ReportSettings) -> Parts:
     """Find the three files of a data set, or cut it into them (in the folder of the report)."""
     assert settings.data is not None
     source = settings.data / dataset.folder
-    if not source.is_dir():
-        raise MissingFileError(
-            f"no folder {source}: expected the data of {dataset.title}; leave it out with --tasks"
-        )
+    _require_readable(source, f"the data of {dataset.title}; leave it out with --tasks")
     if dataset.parts is not None:
         return Parts(*(_packed_or_not(source / file) for file in dataset.parts))
     # A folder for each process while it cuts: what others read is never half written.

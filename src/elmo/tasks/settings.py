@@ -102,9 +102,11 @@ class TaskSettings:
     batch: int | None = None
     """Examples in a batch."""
     epochs: int | None = None
-    """Passes over the training data, at most."""
+    """Passes over the training data, at most; unless given, small training sets are read more
+    often, see --min-steps."""
     min_steps: int | None = None
-    """Small training sets are read more often, until there are so many steps."""
+    """Small training sets are read more often, until there are so many steps; with --epochs, only
+    if this is given, too."""
     patience: int | None = None
     """Stop after so many measurements without a better one; 0: never."""
     rate: float | None = None
@@ -189,6 +191,8 @@ class TaskSettings:
         """Give sizes and training of a task: the task's own, except what was given here."""
         given = {f.name: getattr(self, f.name) for f in fields(Recipe)}
         chosen = {name: value for name, value in given.items() if value is not None}
+        if "epochs" in chosen:
+            chosen.setdefault("min_steps", 0)  # who asks for so many passes wants no more
         return dataclasses.replace(default, **chosen)
 
     def replace(self, **values: Any) -> TaskSettings:

@@ -16,7 +16,7 @@ from typing import IO, Any
 import numpy as np
 import numpy.typing as npt
 
-from elmo.errors import InputError, OutputError
+from elmo.errors import InputError, OutputError, reason_of
 
 Array = npt.NDArray[Any]
 
@@ -193,4 +193,4 @@ def told_when_disk_is_full(folder: Path) -> Iterator[None]:
                 f"no space left for {folder}; what was done is kept: make room and run the same "
                 "with --resume"
             ) from error
-        raise OutputError(f"cannot write {folder}: {error}") from error
+        raise OutputError(f"cannot write {folder}: {reason_of(error)}") from error

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from elmo.errors import OutputError, OutputExistsError
+from filelock import FileLock
+
+from elmo.errors import InputError, OutputError, OutputExistsError
+from elmo.journaled_file import LOCK_FILE, refuse_if_taken, take_alone
 from elmo.training.array_files import PARTIAL_FILES, write_text
 from elmo.training.prepare_settings import PrepareSettings
 from elmo.training.shards import (
@@ -48,6 +52,7 @@ class CorpusFolder:
         """Tell whether there is nothing to do; fails if the folder must not be written to."""
         if self.path.exists() and not self.path.is_dir():
             raise OutputError(f"{self.path} is a file, expected a folder to make")
+        refuse_if_taken(self.work, self.path)
         finished, begun = (self.path / MANIFEST_FILE).exists(), self.work.is_dir()
         if self._settings.overwrite and (finished or begun):
             return False
@@ -63,17 +68,43 @@ class CorpusFolder:
             )
         return finished
 
-    def begin(self) -> None:
-        """Make the folder, or empty it."""
+    @contextmanager
+    def begun(self) -> Iterator[None]:
+        """Make the folder, or empty it, and write to it alone; afterwards it is complete."""
+        self.work.mkdir(parents=True, exist_ok=True)
+        lock = take_alone(self.work, self.path)
+        try:
+            self._begin()
+            yield
+        except InputError:
+            if not self._can_go_on():
+                self._remove_all(lock)
+            raise
+        else:
+            lock.release()
+            shutil.rmtree(self.work)
+        finally:
+            lock.release()
+
+    def _begin(self) -> None:
         if self._settings.overwrite:
             self._remove_corpus()
-        self.work.mkdir(parents=True, exist_ok=True)
         for leftover in self.path.rglob(PARTIAL_FILES):  # of a run that was killed
             leftover.unlink(missing_ok=True)
         write_text(self.work / _RUN_FILE, json.dumps(self._about))
 
-    def give_up(self) -> None:
-        """Leave nothing behind."""
+    def forget(self) -> None:
+        """Forget what was done: nothing can become of it."""
+        for file in self.work.iterdir():
+            if file.name != LOCK_FILE:
+                file.unlink()
+
+    def _can_go_on(self) -> bool:
+        """Tell whether a part of the work is done."""
+        return any(path.name not in (_RUN_FILE, LOCK_FILE) for path in self.work.iterdir())
+
+    def _remove_all(self, lock: FileLock) -> None:
+        lock.release()
         shutil.rmtree(self.work)
         if not any(self.path.iterdir()):
             self.path.rmdir()
@@ -115,8 +146,7 @@ class CorpusFolder:
         shards = [*self.path.glob("train-*.safetensors"), *self.path.glob("heldout-*.safetensors")]
         for file in [*(self.path / name for name in names), *shards]:
             file.unlink(missing_ok=True)
-        if self.work.is_dir():
-            shutil.rmtree(self.work)
+        self.forget()
 
 
 def _files_difference(before: Sequence[str], now: Sequence[str]) -> str:

@@ -15,7 +15,7 @@ from typing import Any
 
 from tqdm import tqdm
 
-from elmo.errors import InputError, MissingExtraError, OutputError
+from elmo.errors import InputError, MissingExtraError, OutputError, reason_of
 
 METRICS_FILE = "metrics.jsonl"
 SPEED_FILE = "speed.jsonl"
@@ -50,7 +50,7 @@ class MetricsFile:
             self._file.write(json.dumps(row).encode() + b"\n")
             self._file.flush()
         except OSError as error:
-            raise OutputError(f"cannot write {self._file.name}: {error}") from error
+            raise OutputError(f"cannot write {self._file.name}: {reason_of(error)}") from error
 
     @property
     def length(self) -> int:
@@ -63,6 +63,14 @@ class MetricsFile:
         self._file.close()
 
 
+def require_tensorboard() -> None:
+    """Fail if TensorBoard's events cannot be written, before anything else is."""
+    try:
+        import torch.utils.tensorboard  # noqa: F401
+    except ImportError:
+        raise MissingExtraError("--tensorboard", "tensorboard") from None
+
+
 class TensorBoard:
     """Writes numbers as TensorBoard events.
 
@@ -71,10 +79,9 @@ class TensorBoard:
     """
 
     def __init__(self, folder: Path) -> None:
-        try:
-            from torch.utils.tensorboard import SummaryWriter
-        except ImportError:
-            raise MissingExtraError("--tensorboard", "tensorboard") from None
+        require_tensorboard()
+        from torch.utils.tensorboard import SummaryWriter
+
         self._writer = SummaryWriter(str(folder))
 
     def write(self, row: Row) -> None:

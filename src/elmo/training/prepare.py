@@ -11,7 +11,6 @@ alone. So a run that was interrupted goes on with the files that are there.
 
 from __future__ import annotations
 
-import shutil
 import time
 from collections import deque
 from collections.abc import Iterator, Sequence
@@ -93,8 +92,7 @@ def prepare(
     if folder.is_complete():
         return None
     get_tokenizer(settings.tokenizer)  # a missing extra is told here, not by every worker
-    with told_when_disk_is_full(out):
-        folder.begin()
+    with told_when_disk_is_full(out), folder.begun():
         with workers(_n_workers(settings, files)) as mapper:
             return _Run(folder, settings, files, given, mapper, show_progress).finish()
 
@@ -159,7 +157,11 @@ class _Run:
         """Do what is left to do."""
         self._make_parts()
         if not sum(fact.n_words for fact in self.facts):
-            self._give_up_empty()
+            self._folder.forget()
+            raise InputError(
+                f"the corpus is empty: {len(self.files)} "
+                f"{'file' if len(self.files) == 1 else 'files'} without a single word"
+            )
         share = 0.0 if self.settings.heldout_files else self.settings.heldout
         split = choose_split(map(Part, self.parts), self.facts, share, self.settings.seed)
         counted, lists = self._count(split)
@@ -237,13 +239,6 @@ class _Run:
             )
         return known
 
-    def _give_up_empty(self) -> None:
-        self._folder.give_up()
-        raise InputError(
-            f"the corpus is empty: {len(self.files)} "
-            f"{'file' if len(self.files) == 1 else 'files'} without a single word"
-        )
-
     def _count(self, split: Split) -> tuple[Facts, list[Path]]:
         """Count the words of every part, and what both sides have."""
         numbered = list(enumerate(self.parts))
@@ -272,6 +267,12 @@ class _Run:
         if self._given is None:
             room = self.settings.vocab_size - len(SPECIALS)
             chosen = most_frequent(rows, room, self.settings.min_count, _NOT_CHOSEN)
+            if not chosen and self.settings.min_count > 1:
+                self._folder.forget()
+                raise InputError(
+                    f"no word of the corpus occurs --min-count {self.settings.min_count:,} times: "
+                    "choose a lower one"
+                )
             words = [*SPECIALS, *(word for word, _ in chosen)]
             counts = dict(chosen)
         else:
@@ -335,7 +336,7 @@ class _Run:
         )
 
     def _close(self, manifest: Manifest) -> PrepareReport:
-        """Write the report and, last of all, the manifest; remove what is not needed any more."""
+        """Write the report and, last of all, the manifest."""
         found = TextFacts(
             cut_sentences=sum(fact.n_cut_sentences for fact in self.facts),
             short_sentences=sum(fact.n_short_sentences for fact in self.facts),
@@ -350,7 +351,6 @@ class _Run:
         report = make_report(self.out, manifest, found, self.notes, seconds, self.n_words_done)
         write_text(self.out / REPORT_FILE, report.to_json())
         write_text(self.out / MANIFEST_FILE, manifest.to_json())
-        shutil.rmtree(self.work)
         return report
 
 
@@ -372,6 +372,11 @@ def _read_vocabulary(path: Path) -> list[str]:
     """Read a list of words that somebody made, and check it."""
     from elmo.vocabulary import Vocabulary
 
+    if path.exists() and not (path.is_file() or path.is_dir()):
+        raise InputError(
+            f"{path} is no regular file, and a list of words is read again when a run goes on: "
+            "write it to a file first"
+        )
     vocabulary = Vocabulary.read(path)
     vocabulary.require_specials(str(path))
     seen: dict[str, int] = {}

@@ -15,6 +15,8 @@ from elmo.settings import TokenizerName
 
 _NOT_IN_THE_RESULT = ("workers", "resume", "overwrite")
 """Choices that do not change what is written."""
+LEAST_SHARD_WORDS = 10_000
+"""Text is read in pieces no larger than a shard: smaller ones would cut documents and lines."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,7 +46,7 @@ class PrepareSettings:
     workers: int | None = None
     """Processes; by default one a core, six at most. The result does not depend on it."""
     shard_words: int = 20_000_000
-    """Words in a shard, about."""
+    """Words in a shard, about; at least 10,000."""
     seed: int = 0
     """Which documents are held out."""
     resume: bool = False
@@ -53,11 +55,12 @@ class PrepareSettings:
     """Replace a prepared corpus, or an unfinished one."""
 
     def __post_init__(self) -> None:
-        at_least = {"vocab_size": 4, "min_count": 1, "min_sentence": 1, "shard_words": 1}
+        at_least = {"vocab_size": 4, "min_count": 1, "min_sentence": 1}
+        at_least["shard_words"] = LEAST_SHARD_WORDS
         for name, least in at_least.items():
             if getattr(self, name) < least:
                 raise ConfigError(
-                    f"{_flag(name)} is {getattr(self, name)}, expected at least {least}"
+                    f"{_flag(name)} is {getattr(self, name)}, expected at least {least:,}"
                 )
         if self.max_sentence < self.min_sentence:
             raise ConfigError(

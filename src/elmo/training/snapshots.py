@@ -21,7 +21,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from elmo.errors import OutputError, WeightsError
+from elmo.errors import OutputError, WeightsError, reason_of
 
 FOLDER = "snapshots"
 _BLOCK = 1 << 24
@@ -82,8 +82,8 @@ def save_snapshot(folder: Path, snapshot: Snapshot, keep: int) -> Path:
             temporary.write_text(checksum + "\n", encoding="ascii")
     except (OSError, SafetensorError) as error:
         raise OutputError(
-            f"cannot write the snapshot {path}: {error}; the run can go on from the one before "
-            f"with elmo train --resume {folder}"
+            f"cannot write the snapshot {path}: {reason_of(error)}; the run can go on from the "
+            f"one before with elmo train --resume {folder}"
         ) from error
     for old in _paths(folder)[keep:]:
         old.unlink()
@@ -107,6 +107,11 @@ def load_snapshot(folder: Path) -> tuple[Snapshot | None, list[str]]:
     if notes:
         raise WeightsError(f"no snapshot in {folder / FOLDER} is whole: {'; '.join(notes)}")
     return None, ["the run was stopped before its first snapshot: it starts again"]
+
+
+def newest_snapshot(folder: Path) -> Path | None:
+    """Give the last snapshot of a run, if it has taken one."""
+    return next(iter(_paths(folder)), None)
 
 
 def _paths(folder: Path) -> list[Path]:

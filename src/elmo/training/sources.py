@@ -58,6 +58,11 @@ def _files_of(place: str | Path) -> Sequence[Path]:
         if not found:
             raise MissingFileError(f"no file matches {place}")
         return found
+    if path.exists():
+        raise InputError(
+            f"{place} is no regular file, and text is read again when a run goes on: write it to "
+            "a file first"
+        )
     raise MissingFileError(f"no such text file or folder: {place}")
 
 

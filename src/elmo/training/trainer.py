@@ -8,7 +8,7 @@ import math
 import os
 import time
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,18 +19,27 @@ from elmo.checkpoint import save_folder, save_published
 from elmo.errors import (
     ConfigError,
     DivergedError,
+    ElmoError,
     GpuMemoryError,
     MissingFileError,
     OutputError,
     OutputExistsError,
+    reason_of,
 )
+from elmo.journaled_file import LOCK_FILE, take_alone
 from elmo.kernels.gpu import reason_against_triton
 from elmo.models import open_model
 from elmo.signals import stop_signals
 from elmo.training.gradients import Gradients
 from elmo.training.heldout import heldout_streams
 from elmo.training.language_model import measure
-from elmo.training.metrics import CURVE_FILE, METRICS_FILE, draw_curve, read_metrics
+from elmo.training.metrics import (
+    CURVE_FILE,
+    METRICS_FILE,
+    draw_curve,
+    read_metrics,
+    require_tensorboard,
+)
 from elmo.training.optimizers import make_optimizer, recipe, set_rate
 from elmo.training.processes import Processes, joined
 from elmo.training.record import Record
@@ -40,6 +49,7 @@ from elmo.training.snapshots import (
     Progress,
     Snapshot,
     load_snapshot,
+    newest_snapshot,
     optimizer_tensors,
     restore_optimizer,
     save_snapshot,
@@ -79,7 +89,11 @@ def train(settings: TrainSettings) -> TrainReport:
         settings: How; with `resume`, all but the length comes from the run's folder.
     """
     settings = _complete(settings)
-    with joined(settings.device) as processes, _enough_memory(settings):
+    with (
+        joined(settings.device) as processes,
+        _enough_memory(settings),
+        _alone(settings, processes),
+    ):
         with _Run(settings, processes) as run:
             return run.fit()
 
@@ -97,7 +111,35 @@ def _enough_memory(settings: TrainSettings) -> Iterator[None]:
         ) from None
 
 
+@contextmanager
+def _alone(settings: TrainSettings, processes: Processes) -> Iterator[None]:
+    """Keep other runs away from the folder; of several processes of a run, the first one does."""
+    assert settings.out is not None
+    if not processes.is_first:
+        yield
+        return
+    was_there = settings.out.is_dir()
+    try:
+        settings.out.mkdir(parents=True, exist_ok=True)
+        lock = take_alone(settings.out, settings.out)
+    except OSError as error:
+        if isinstance(error, ElmoError):
+            raise
+        raise OutputError(f"cannot write to {settings.out}: {reason_of(error)}") from None
+    try:
+        yield
+    finally:
+        with suppress(OSError):
+            (settings.out / LOCK_FILE).unlink()
+        lock.release()
+        if not was_there:
+            with suppress(OSError):  # something is in it
+                settings.out.rmdir()
+
+
 def _complete(settings: TrainSettings) -> TrainSettings:
+    if settings.tensorboard:
+        require_tensorboard()
     if settings.resume is not None:
         path = settings.resume / RUN_FILE
         if not path.is_file():
@@ -106,6 +148,10 @@ def _complete(settings: TrainSettings) -> TrainSettings:
         return settings.resumed(saved).replace(out=settings.resume)
     if settings.data is None or settings.out is None:
         raise ConfigError("a run needs --data, a folder that elmo prepare wrote, and --out")
+    if settings.out.resolve() == settings.data.resolve():
+        raise ConfigError(
+            f"--out is {settings.out}, the folder of --data: choose another folder for the run"
+        )
     if (settings.out / RUN_FILE).exists():
         raise OutputExistsError(
             f"{settings.out} holds a run already: go on with --resume {settings.out}, or choose "
@@ -195,7 +241,7 @@ class _Run:
             temporary.write_text(saved.to_json(), encoding="utf-8")
             temporary.replace(self.out / RUN_FILE)
         except OSError as error:
-            raise OutputError(f"cannot write to {self.out}: {error}") from None
+            raise OutputError(f"cannot write to {self.out}: {reason_of(error)}") from None
 
     def __enter__(self) -> _Run:
         return self
@@ -346,11 +392,12 @@ class _Run:
             # Waiting for the GPU in each step is slow: a NaN stays, so look before it is saved.
             return
         if self.processes.agree(not bool(torch.isfinite(self.gradients.norm))):
+            kept = newest_snapshot(self.out)
             raise DivergedError(
                 f"the gradient is not finite at step {self.progress.step + 1} (epoch "
                 f"{self.progress.epoch}, after {self.progress.tokens:,} words): the run has "
-                f"diverged. The last snapshot in {self.out / 'snapshots'} is from before; try a "
-                "lower --rate or --clip"
+                "diverged; start again in another --out with a lower --rate or --clip"
+                f"{'' if kept is None else f'. {kept} is from before'}"
             )
 
     # --- measuring --------------------------------------------------------------------------------
