@@ -42,7 +42,7 @@ LEVELS = [
     {"tensor_files", "hdf5_weights", "output_layers"},
     {"word_lookup"},
     {"manylangs"},
-    {"checkpoint", "layers", "selection", "word_vectors"},
+    {"checkpoint", "layers", "selection", "word_vectors", "vector_writer"},
     {"bilm", "store", "fused_words", "device_words", "delivery"},
     {"packed_words", "models", "fused_layer"},
     {"packed", "fused"},

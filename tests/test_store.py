@@ -24,8 +24,9 @@ from elmo.errors import (
     OutputError,
     OutputExistsError,
 )
-from elmo.store import Hdf5Writer, VectorInfo, is_complete, open_writer
+from elmo.store import Hdf5Writer, is_complete, open_writer
 from elmo.vector_files import format_of
+from elmo.vector_writer import VectorInfo
 
 FORMATS = ("hdf5", "npz", "safetensors", "parquet")
 

@@ -19,7 +19,7 @@ from elmo.errors import ConfigError, OutputError
 from elmo.selection import select_layers
 from elmo.sentences import Words
 from elmo.settings import EmbedSettings
-from elmo.store import VectorInfo, VectorWriter, check_output, is_complete, open_writer
+from elmo.store import check_output, is_complete, open_writer
 from elmo.text import (
     TextFile,
     get_tokenizer,
@@ -28,6 +28,7 @@ from elmo.text import (
     require_text,
 )
 from elmo.vector_files import format_of
+from elmo.vector_writer import VectorInfo, VectorWriter
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,31 +2,25 @@
 
 Sentence i of the input has the key "i" (HDF5, npz, safetensors) or the row i (Parquet). Its
 vectors have shape `(layers, words, dim)`, or `(words, dim)` where one vector a word was asked for.
-Each file says which model and settings made it. `docs/formats.md` describes the files.
-
-While a file is being written, a folder `OUTPUT.partial` beside it keeps what is needed to go on
-after an interruption: the sentences so far, and what an unfinished format cannot hold itself.
+Each file says which model and settings made it. `docs/formats.md` describes the files,
+`vector_writer.py` what happens until they are complete.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import shutil
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import h5py
 import numpy as np
 import numpy.typing as npt
 from h5py import h5d, h5s, h5t
-from safetensors import SafetensorError
-from safetensors.numpy import load_file, save_file
 
 from elmo.errors import (
     ConfigError,
@@ -36,17 +30,16 @@ from elmo.errors import (
     reason_of,
 )
 from elmo.journaled_file import (
-    LOCK_FILE,
     JournaledFile,
     begin_journal,
     refuse_if_taken,
     settle,
-    take_alone,
 )
 from elmo.sentences import Words
-from elmo.settings import OutputDtype, OutputFormat
+from elmo.settings import OutputFormat
 from elmo.signals import interrupts_later
 from elmo.vector_files import ASSEMBLERS, check_format
+from elmo.vector_writer import VectorInfo, VectorWriter, append_safely, keep_lines, work_folder
 
 Array = npt.NDArray[Any]
 
@@ -58,178 +51,6 @@ _INDEX_LIMIT = 1 << 28
 """Bytes of sentences beyond which `sentence_to_index`, one string, is left out of an HDF5 file."""
 _BYTES_PER_DATASET = 2048
 """More than HDF5 writes around a dataset."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class VectorInfo:
-    """What a file of vectors says about itself; a run can only be resumed with the same."""
-
-    model_sha256: str
-    layers: str
-    state: str
-    dtype: OutputDtype
-    dim: int
-    n_layers: int
-    """Layers of each word in the file; 0 where there is one vector a word and no such axis."""
-    tokenizer: str
-    precision: str
-    batch_size: int
-    """Rows of a batch with carried state; 0 where it does not matter."""
-    elmo_version: str
-
-    def shape(self, words: int) -> tuple[int, ...]:
-        """Give the shape of the vectors of a sentence."""
-        return (self.n_layers, words, self.dim) if self.n_layers else (words, self.dim)
-
-
-class VectorWriter:
-    """Writes the vectors of sentences, one list after another; use it in a `with` block.
-
-    It is the only one in all processes that writes to its path until it is finished or closed.
-
-    Args:
-        path: Output file.
-        info: What it holds.
-        resume: Go on with an unfinished output, if there is one.
-        overwrite: Replace an output that exists.
-    """
-
-    def __init__(self, path: Path, info: VectorInfo, resume: bool, overwrite: bool) -> None:
-        self.path = path
-        self.info = info
-        self.work = _work_folder(path)
-        self._sentences = self.work / "sentences.jsonl"
-        self._is_new = not (resume and self.work.is_dir())
-        if self._is_new and path.exists() and not overwrite:
-            raise OutputExistsError(f"{path} exists; give --overwrite to replace it")
-        self.work.mkdir(parents=True, exist_ok=True)
-        self._lock = take_alone(self.work, path)
-        self.n_written = 0
-        try:
-            if self._is_new:
-                _remove(path)
-                _empty(self.work)
-                self._create()
-            else:
-                self._check_same_settings()
-                self.n_written = self._recover()
-        except BaseException:
-            self._give_up()
-            raise
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        if error is not None:
-            self._give_up()
-        self.close()
-
-    def close(self) -> None:
-        """Let others write; what is not finished can be resumed."""
-        self._lock.release()
-
-    def _give_up(self) -> None:
-        """Leave what can be resumed; what this run began, and nothing is in yet, goes again."""
-        if self._is_new and not self.n_written:
-            _remove(self.path)
-            shutil.rmtree(self.work, ignore_errors=True)
-        self.close()
-
-    def written_sentences(self) -> Iterator[Words]:
-        """Yield the sentences that are in already."""
-        with self._sentences.open(encoding="utf-8") as lines:
-            for line in lines:
-                yield json.loads(line)
-
-    def append(self, sentences: Sequence[Words], vectors: Sequence[Array]) -> None:
-        """Write the next sentences; afterwards they are safe.
-
-        Args:
-            sentences: Their words.
-            vectors: Their vectors, each of the shape that `info` says.
-        """
-        typed = [array.astype(self.info.dtype, copy=False) for array in vectors]
-        try:
-            # Sentences first: there are never vectors whose sentence is not known.
-            _append(self._sentences, b"".join(_json_line(words) for words in sentences))
-            self._append_vectors(typed)
-        except OSError as error:
-            raise OutputError(self._trouble(error)) from error
-        self.n_written += len(sentences)
-
-    def finish(self) -> None:
-        """Complete the file; nothing can be appended afterwards."""
-        try:
-            self._finish()
-        except OSError as error:
-            raise OutputError(self._trouble(error)) from error
-        self.close()
-        shutil.rmtree(self.work)
-
-    def keep_state(self, tensors: Mapping[str, Array], n_sentences: int) -> None:
-        """Keep a model's carried state as it is after so many sentences.
-
-        It is written before those sentences are; the one before is kept until they are in.
-        """
-        save_file(dict(tensors), self._state_file(n_sentences))
-        for old in self.work.glob("state-*.safetensors"):
-            if old not in (self._state_file(n_sentences), self._state_file(self.n_written)):
-                old.unlink()
-
-    def kept_state(self) -> dict[str, Array]:
-        """Give the carried state as it was after the last sentence that is in."""
-        try:
-            return load_file(self._state_file(self.n_written))
-        except (FileNotFoundError, SafetensorError) as error:
-            raise OutputError(
-                f"{self.work} does not hold the carried state after sentence {self.n_written}: "
-                f"{error}; start again with --overwrite"
-            ) from None
-
-    def _state_file(self, n_sentences: int) -> Path:
-        return self.work / f"state-{n_sentences}.safetensors"
-
-    def _create(self) -> None:
-        self._sentences.touch()
-        (self.work / "info.json").write_text(json.dumps(asdict(self.info), indent=2) + "\n")
-
-    def _check_same_settings(self) -> None:
-        try:
-            before = json.loads((self.work / "info.json").read_text())
-        except (OSError, json.JSONDecodeError) as error:
-            raise OutputError(
-                f"{self.work} is damaged ({error}); start again with --overwrite"
-            ) from None
-        now = asdict(self.info)
-        for name in now:
-            if before.get(name) != now[name]:
-                raise OutputError(
-                    f"{self.path} was begun with {name}={before.get(name)!r} and cannot be "
-                    f"resumed with {name}={now[name]!r}; use the same settings, or --overwrite to "
-                    "start anew"
-                )
-
-    def _trouble(self, error: OSError) -> str:
-        return (
-            f"cannot write {self.path}: {reason_of(error)}. {self.n_written} sentences are in; "
-            "run the same command with --resume to go on"
-        )
-
-    def _recover(self) -> int:
-        """Put an unfinished output in order; returns how many sentences are in."""
-        raise NotImplementedError
-
-    def _append_vectors(self, vectors: list[Array]) -> None:
-        raise NotImplementedError
-
-    def _finish(self) -> None:
-        raise NotImplementedError
 
 
 class Hdf5Writer(VectorWriter):
@@ -289,7 +110,7 @@ class Hdf5Writer(VectorWriter):
                 f"{self.path} cannot be resumed, it is damaged ({error}); "
                 "start again with --overwrite"
             ) from None
-        _keep_lines(self._sentences, n_written)
+        keep_lines(self._sentences, n_written)
         return n_written
 
     @contextmanager
@@ -383,7 +204,7 @@ class SpoolWriter(VectorWriter):
                 if size is None or used + size > available:
                     break
                 count, used = count + 1, used + size
-        _keep_lines(self._sentences, count)
+        keep_lines(self._sentences, count)
         os.truncate(self._spool, used)
         return count
 
@@ -395,7 +216,7 @@ class SpoolWriter(VectorWriter):
         return int(np.prod(shape)) * np.dtype(self.info.dtype).itemsize
 
     def _append_vectors(self, vectors: list[Array]) -> None:
-        _append(self._spool, b"".join(array.tobytes() for array in vectors))
+        append_safely(self._spool, b"".join(array.tobytes() for array in vectors))
 
     def _finish(self) -> None:
         temporary = self.work / "output"
@@ -454,11 +275,7 @@ def is_complete(path: Path | str) -> bool:
 
 def is_unfinished(path: Path | str) -> bool:
     """Tell whether a run has left an output that can be resumed."""
-    return _work_folder(Path(path)).is_dir()
-
-
-def _work_folder(path: Path) -> Path:
-    return path.with_name(path.name + ".partial")
+    return work_folder(Path(path)).is_dir()
 
 
 def check_output(
@@ -473,7 +290,7 @@ def check_output(
     path = Path(path)
     if path.is_dir():
         raise OutputError(f"{path} is a folder, expected the name of a file")
-    refuse_if_taken(_work_folder(path), path)
+    refuse_if_taken(work_folder(path), path)
     if overwrite or resume:
         return
     if is_unfinished(path):
@@ -482,37 +299,3 @@ def check_output(
         )
     if path.exists():
         raise OutputExistsError(f"{path} exists; give --overwrite to replace it")
-
-
-def _json_line(words: Words) -> bytes:
-    return json.dumps(words).encode() + b"\n"
-
-
-def _append(path: Path, content: bytes) -> None:
-    with path.open("ab") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def _keep_lines(path: Path, count: int) -> None:
-    """Cut a file behind its first lines."""
-    end = 0
-    with path.open("rb") as lines:
-        for _, line in zip(range(count), lines, strict=False):
-            end += len(line)
-    os.truncate(path, end)
-
-
-def _empty(folder: Path) -> None:
-    """Remove what is in a folder, but for the lock that is held on it."""
-    for path in folder.iterdir():
-        if path.name != LOCK_FILE:
-            _remove(path)
-
-
-def _remove(path: Path) -> None:
-    if path.is_dir():
-        shutil.rmtree(path)
-    else:
-        path.unlink(missing_ok=True)
