@@ -260,8 +260,9 @@ def test_a_picture_has_numbers_where_something_was_measured():
 
     sizes = {"batch": (1, 8, 64), "length": (10, 40), "corpus": (16,)}
     panels = scaling_figure(made_scaling_report(**sizes)).axes
-    for panel, expected in zip(panels, [*sizes.values()] * 2, strict=True):
-        assert panel.get_xscale() == "log"
+    scales = ["log"] * 3 + ["linear"] * 3
+    for panel, expected, scale in zip(panels, [*sizes.values()] * 2, scales, strict=True):
+        assert panel.get_xscale() == scale
         assert tuple(panel.get_xticks()) == expected
         assert [label.get_text() for label in panel.get_xticklabels()] == list(map(str, expected))
     for panel in panels[3:]:  # of memory: no line lies on the edge
@@ -269,18 +270,19 @@ def test_a_picture_has_numbers_where_something_was_measured():
 
 
 @pytest.mark.parametrize(
-    ("sizes", "expected"),
+    ("sizes", "scale", "expected"),
     [
-        ((7,), [7]),
-        ((1, 2, 4, 8, 16, 32, 64, 128, 256), [1, 2, 4, 8, 16, 32, 64, 128, 256]),
-        ((1, 2, 3, 4, 5, 6, 7, 8, 9, 1000), [1, 3, 8, 1000]),
-        ((1000, 1001, 1002, 100_000), [1000, 100_000]),
+        ((7,), "log", [7]),
+        ((1, 2, 4, 8, 16, 32, 64, 128, 256), "log", [1, 2, 4, 8, 16, 32, 64, 128, 256]),
+        ((1, 2, 4, 8, 16, 32, 64, 128, 256), "linear", [1, 32, 64, 128, 256]),
+        ((1, 2, 3, 4, 5, 6, 7, 8, 9, 1000), "log", [1, 3, 8, 1000]),
+        ((1000, 1001, 1002, 100_000), "log", [1000, 100_000]),
     ],
 )
-def test_numbers_below_a_picture_do_not_touch(sizes, expected):
+def test_numbers_below_a_picture_do_not_touch(sizes, scale, expected):
     from elmo.benchmark.scaling_report import readable
 
-    assert readable(sizes) == expected
+    assert readable(sizes, scale) == expected
 
 
 @pytest.mark.parametrize("kind", [SpeedSettings, ScalingSettings, PrecisionSettings])

@@ -103,9 +103,10 @@ def scaling_figure(report: ScalingReport) -> Any:
         _draw_memory(bottom, rows)
         top.set_title(_speed_message(rows, sweep), **_TITLE)
         bottom.set_title(_memory_message(rows), **_TITLE)
-        for axes in (top, bottom):
+        sizes = sorted({row.size for row in rows})
+        for axes, scale in ((top, "log"), (bottom, "linear")):
             axes.set_xlabel(_AXES[sweep])
-            _frame(axes, sorted({row.size for row in rows}))
+            _frame(axes, sizes, scale)
     _set_limits(panels[0, 0], panels[1, 0], report.rows)
     panels[0, 0].set_ylabel("words a second")
     of_gpu = " of the GPU" if all(row.gpu_mb is not None for row in report.rows) else ""
@@ -136,7 +137,7 @@ def _draw_speed(axes: Any, rows: Sequence[ScalingRow]) -> None:
 
 
 def _draw_memory(axes: Any, rows: Sequence[ScalingRow]) -> None:
-    """Draw memory on a plain scale: what does not grow is flat, what grows in step shoots up."""
+    """Draw memory on plain scales: what does not grow is flat, what grows in step a slope."""
     for color, _, style, points in _lines(rows):
         known = [(row.size, _megabytes(row)) for row in points if _megabytes(row) is not None]
         if known:
@@ -144,30 +145,32 @@ def _draw_memory(axes: Any, rows: Sequence[ScalingRow]) -> None:
     axes.grid(visible=True, axis="y", alpha=0.3)
 
 
-def _frame(axes: Any, sizes: Sequence[int]) -> None:
+def _frame(axes: Any, sizes: Sequence[int], scale: str) -> None:
     """Let a panel have numbers below where something was measured."""
-    axes.set_xscale("log")
-    shown = readable(sizes)
+    axes.set_xscale(scale)
+    shown = readable(sizes, scale)
     axes.set_xticks(shown, [f"{size:,}" for size in shown])
     axes.set_xticks([], minor=True)
     axes.grid(visible=True, axis="x", alpha=0.3)
     axes.spines[["top", "right"]].set_visible(False)
 
 
-def readable(sizes: Sequence[int]) -> list[int]:
-    """Choose numbers that do not touch each other below an axis with a logarithmic scale.
+def readable(sizes: Sequence[int], scale: str) -> list[int]:
+    """Choose numbers that do not touch each other below an axis.
 
     Args:
         sizes: All numbers, the smallest first; the first and the last are always chosen.
+        scale: That of the axis, `log` or `linear`.
     """
+    place = math.log if scale == "log" else float
     first, *between = sizes
     if not between:
         return [first]
     last = between.pop()
-    room = _DIGIT * (len(f"{last:,}") + 1) * math.log(last / first)
+    room = _DIGIT * (len(f"{last:,}") + 1) * (place(last) - place(first))
     chosen = [first]
     for size in between:
-        if math.log(size / chosen[-1]) >= room and math.log(last / size) >= room:
+        if place(size) - place(chosen[-1]) >= room and place(last) - place(size) >= room:
             chosen.append(size)
     return [*chosen, last]
 
