@@ -147,17 +147,15 @@ def loaded_library(source: Path, flags: list[str], kind: type[Library]) -> Libra
     """
     if _is_switched_off():
         raise CannotBuildError(f"{SWITCH}=0 switches it off")
-    library = _built(source, [*_FLAGS, *flags])
-    try:
-        return kind(str(library))
-    except OSError as error:
-        logger.info("%s is built anew, it cannot be loaded: %s", library, error)
-    library.unlink(missing_ok=True)
-    library = _built(source, [*_FLAGS, *flags])
-    try:
-        return kind(str(library))
-    except OSError as error:
-        raise CannotBuildError(f"{library} cannot be loaded: {error}") from None
+    reason = ""
+    for _ in range(2):  # one that is damaged is built anew
+        library = _built(source, [*_FLAGS, *flags])
+        try:
+            return kind(str(library))
+        except OSError as error:
+            reason = str(error)
+        library.unlink(missing_ok=True)
+    raise CannotBuildError(f"{library} cannot be loaded: {reason}")
 
 
 def _is_switched_off() -> bool:
