@@ -25,10 +25,10 @@ from typing import Any
 import numpy as np
 
 from elmo import ELMo
-from elmo.analysis.analysis_settings import ContextualitySettings, CorpusSettings
-from elmo.analysis.contextuality import measure_contextuality
+from elmo.analysis.contextuality.measure import measure_contextuality
 from elmo.analysis.passages import Corpus
-from elmo.analysis.word_index import WordIndex
+from elmo.analysis.settings import ContextualitySettings, CorpusSettings
+from elmo.analysis.words.word_index import WordIndex
 from elmo.benchmark.corpus import make_sentences
 from elmo.benchmark.machine import this_machine
 from elmo.benchmark.memory import peak_mb

@@ -5,7 +5,7 @@ python benchmarks/embed.py --sizes small --repeats 3 --json report.json
 
 import sys
 
-from elmo.cli import main
+from elmo.cli.main import main
 
 if __name__ == "__main__":
     sys.exit(main(["bench", *sys.argv[1:]]))

@@ -35,12 +35,12 @@ from elmo.benchmark.report import require_writable, write_json
 from elmo.benchmark.systems import Sentences, in_sorted_order, wait_for
 from elmo.benchmark.tables import NOTHING, text_table
 from elmo.benchmark.weights import Subject, published_folder, subject_of_size
-from elmo.bilm import BiLMBase, State, random_bilm, zero_state
 from elmo.config import ElmoConfig, Preset
-from elmo.devices import find_device
+from elmo.embed.pipeline import Pipeline
 from elmo.embedder import ELMo
 from elmo.errors import ElmoError
-from elmo.pipeline import Pipeline
+from elmo.model.bilm import BiLMBase, State, random_bilm, zero_state
+from elmo.runtime.devices import find_device
 from elmo.settings import Precision
 
 LATENCY_WORDS = 20

@@ -19,9 +19,9 @@ from elmo.benchmark.corpus import make_sentences
 from elmo.benchmark.machine import this_machine
 from elmo.benchmark.memory import peak_mb
 from elmo.settings import TokenizerName
-from elmo.training.prepare import prepare
-from elmo.training.prepare_settings import PrepareSettings
-from elmo.training.workers import default_workers
+from elmo.training.corpus.prepare import prepare
+from elmo.training.corpus.settings import PrepareSettings
+from elmo.training.corpus.workers import default_workers
 
 
 @dataclass(frozen=True)

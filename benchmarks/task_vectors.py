@@ -16,10 +16,10 @@ from pathlib import Path
 
 from elmo.settings import DEFAULT_VECTORS
 from elmo.tasks.kinds import TASKS
-from elmo.tasks.report import find_parts
-from elmo.tasks.report_settings import DATASETS, DatasetName, ReportSettings
+from elmo.tasks.report.grid import find_parts
+from elmo.tasks.report.settings import DATASETS, DatasetName, ReportSettings
 from elmo.tasks.settings import TaskSettings
-from elmo.vector_sources import open_vectors
+from elmo.text.vector_sources import open_vectors
 
 
 def main() -> int:

@@ -24,8 +24,8 @@ from pathlib import Path
 
 from elmo.benchmark.corpus import make_sentences
 from elmo.benchmark.machine import this_machine
-from elmo.training.prepare import prepare
-from elmo.training.prepare_settings import PrepareSettings
+from elmo.training.corpus.prepare import prepare
+from elmo.training.corpus.settings import PrepareSettings
 
 N_SENTENCES = 20_000
 """Of the made-up text: about 400,000 words."""

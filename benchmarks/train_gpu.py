@@ -27,15 +27,15 @@ import torch
 from elmo.benchmark.corpus import make_sentences
 from elmo.benchmark.machine import this_machine
 from elmo.config import ElmoConfig
-from elmo.devices import find_device
+from elmo.runtime.devices import find_device
 from elmo.training import gradients, trainer
+from elmo.training.build import build_model, model_ids
+from elmo.training.corpus.prepare import prepare
+from elmo.training.corpus.settings import PrepareSettings
+from elmo.training.corpus.shards import Corpus
 from elmo.training.metrics import METRICS_FILE, SPEED_FILE, read_metrics
-from elmo.training.prepare import prepare
-from elmo.training.prepare_settings import PrepareSettings
-from elmo.training.setup import build_model, model_ids
-from elmo.training.shards import Corpus
+from elmo.training.settings import TrainSettings
 from elmo.training.streams import Position, Streams
-from elmo.training.train_settings import TrainSettings
 
 BATCH = {"small": 2048, "original": 1024}
 """Streams in a batch by size; 64 for the others."""

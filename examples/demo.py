@@ -14,8 +14,8 @@ import h5py
 import numpy as np
 import numpy.typing as npt
 
-from elmo.cli import main as elmo
-from elmo.models import default_model, is_untrained
+from elmo.cli.main import main as elmo
+from elmo.hub.names import default_model, is_untrained
 
 SENTENCES = Path(__file__).with_name("sentences.txt")
 VECTORS = Path("build/demo.hdf5")

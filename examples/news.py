@@ -24,11 +24,11 @@ import numpy as np
 import torch
 
 from elmo import ELMo
-from elmo.analysis.probe import LinearProbe
-from elmo.tasks.classify import Classify
+from elmo.analysis.layers.probe import LinearProbe
+from elmo.tasks.heads.classify import Classify
 from elmo.tasks.readers.splits import Parts, split_agnews
+from elmo.tasks.run.training import train_task
 from elmo.tasks.settings import Features, TaskSettings
-from elmo.tasks.training import train_task
 
 
 def main() -> int:

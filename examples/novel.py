@@ -20,12 +20,12 @@ import sys
 from pathlib import Path
 
 from elmo import ELMo, ElmoError
-from elmo.analysis.analysis_settings import CorpusSettings
 from elmo.analysis.passages import Corpus
-from elmo.analysis.word_means import index_of_corpus
-from elmo.training.prepare import prepare
-from elmo.training.prepare_settings import PrepareSettings
-from elmo.training.train_settings import TrainSettings
+from elmo.analysis.settings import CorpusSettings
+from elmo.analysis.words.word_means import index_of_corpus
+from elmo.training.corpus.prepare import prepare
+from elmo.training.corpus.settings import PrepareSettings
+from elmo.training.settings import TrainSettings
 from elmo.training.trainer import train
 
 

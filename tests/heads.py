@@ -6,7 +6,7 @@ import zlib
 
 import torch
 
-from elmo.tasks.base import FeatureDims, Layout, WordVectors
+from elmo.tasks.heads.base import FeatureDims, Layout, WordVectors
 
 DIM = 24
 

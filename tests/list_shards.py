@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from elmo.vocabulary import Vocabulary
+from elmo.text.vocabulary import Vocabulary
 
 
 @dataclass

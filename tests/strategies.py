@@ -8,8 +8,8 @@ import torch
 from hypothesis import strategies as st
 
 from elmo import Alphabet, BiLM, ElmoConfig
-from elmo.linear import packing_works
-from elmo.vocabulary import Vocabulary
+from elmo.backends.cpu.products import packing_works
+from elmo.text.vocabulary import Vocabulary
 
 VOCABULARY = ("<S>", "</S>", "<UNK>", "the", "cat", "sat", "Öl", "河", ".")
 """Words of the models that read words."""

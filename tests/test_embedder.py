@@ -12,11 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from elmo import ELMo, ElmoConfig, ElmoError, ElmoWarning, State, TokenFile, batch_to_ids
-from elmo.bilm import word_ids, zero_state
-from elmo.burn_in import BURN_IN_SENTENCES
+from elmo.backends.cpu.products import runs_natively
+from elmo.embed.burn_in import BURN_IN_SENTENCES
+from elmo.embed.words import write_token_file
 from elmo.errors import ConfigError, InputError, WeightsError
-from elmo.linear import runs_natively
-from elmo.word_vectors import write_token_file
+from elmo.model.bilm import word_ids, zero_state
 from strategies import VOCABULARY, batches, plain_batches, rows_are_exact, seeded_bilm
 
 pytestmark = pytest.mark.filterwarnings("ignore:words longer:elmo.errors.ElmoWarning")

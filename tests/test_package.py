@@ -18,111 +18,24 @@ from elmo.errors import EXTRA_PACKAGES
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "elmo"
 
-# Each module may import only modules of lines above its own.
-LEVELS = [
-    {"errors", "signals", "wording"},
-    {"settings"},
-    {"kernels.gpu", "kernels.compiler"},
-    {"kernels.native_resources", "kernels.word_numbers", "kernels.sentence_copies"},
-    {"kernels.native"},
-    {"kernels.native_layers"},
-    {"kernels.inference_cell", "kernels.inference_graphs", "kernels.word_filters"},
-    {"kernels.inference_row"},
-    {"kernels.lstm_cell", "kernels.character_windows", "kernels.highway"},
-    {"kernels.sampled_softmax", "kernels.small_lstm"},
-    {"config", "burn_in", "english", "devices", "records", "transfer", "archives"},
-    {"journaled_file"},
-    {"alphabet", "model_files", "downloads"},
-    {"registry"},
-    {"model_cache"},
-    {"characters", "text"},
-    {"vocabulary", "sentences", "linear", "modelcard", "softmax_losses"},
-    {"tensors", "batching", "vector_files", "output_base", "static_vectors"},
-    {"weight_checks", "vector_sources", "adaptive_softmax"},
-    {"tensor_files", "hdf5_weights", "output_layers"},
-    {"word_lookup"},
-    {"manylangs"},
-    {"checkpoint", "layers", "selection", "word_vectors", "vector_writer"},
-    {"bilm", "store", "fused_words", "device_words", "delivery"},
-    {"packed_words", "models", "fused_layer"},
-    {"packed", "fused"},
-    {"pipeline", "representations"},
-    {"loaded_model", "predictions"},
-    {"embedder"},
-    {"bulk", "scoring"},
-    {"training.prepare_settings", "training.array_files", "training.sources", "training.workers"},
-    {"training.parts", "training.shards"},
-    {"training.split", "training.prepare_report", "training.corpus_folder"},
-    {"training.counting", "training.shard_writer"},
-    {"training.prepare", "training.train_settings"},
-    {"training.fused_lstm", "training.fused_spelling"},
-    {"training.streams", "training.recurrence", "training.snapshots", "training.metrics"},
-    {"training.spelling"},
-    {"training.language_model", "training.processes", "training.waiting", "training.record"},
-    {"training.optimizers", "training.setup", "training.graphed_step"},
-    {"training.heldout", "training.gradients"},
-    {"training.trainer"},
-    {"training.finetune"},
-    {"tasks.recipe"},
-    {"tasks.tag_schemes", "tasks.readers.examples", "tasks.readers.files"},
-    {"tasks.readers.columns", "tasks.readers.conllu", "tasks.readers.trees"},
-    {"tasks.readers.tables", "tasks.readers.entailment", "tasks.readers.squad"},
-    {"tasks.readers.propbank", "tasks.readers.props", "tasks.readers.coreference"},
-    {"tasks.readers.formats", "tasks.readers.splits"},
-    {"tasks.metrics.scores", "tasks.metrics.assignment"},
-    {"tasks.metrics.labels", "tasks.metrics.entities", "tasks.metrics.roles"},
-    {"tasks.metrics.answers", "tasks.metrics.clusters"},
-    {
-        "tasks.attention",
-        "tasks.base",
-        "tasks.settings",
-        "tasks.batches",
-        "tasks.labels",
-        "tasks.limits",
-        "tasks.curve",
-    },
-    {"tasks.static_words", "tasks.layer_cache", "tasks.encoders", "tasks.crf"},
-    {"tasks.features"},
-    {"tasks.lookup"},
-    {"tasks.assembly", "tasks.network"},
-    {"tasks.offsets", "tasks.span_candidates"},
-    {"tasks.passages", "tasks.span_scores"},
-    {"tasks.classify", "tasks.tag", "tasks.srl"},
-    {"tasks.nli", "tasks.qa", "tasks.coref"},
-    {"tasks.kinds"},
-    {"tasks.folder", "tasks.progress"},
-    {"tasks.training", "tasks.trained"},
-    {"analysis.probe", "analysis.treebank"},
-    {"benchmark.bench_settings", "benchmark.tables", "benchmark.corpus", "benchmark.timing"},
-    {"benchmark.machine", "benchmark.costs", "benchmark.peaks", "benchmark.peers"},
-    {"benchmark.weights", "benchmark.reference"},
-    {"benchmark.systems"},
-    {"benchmark.memory"},
-    {"benchmark.report"},
-    {"benchmark.contest", "benchmark.render"},
-    {"benchmark.speed", "benchmark.scaling", "benchmark.exactness"},
-    {"benchmark.scaling_report", "benchmark.exactness_report"},
-    {"analysis.analysis_settings", "analysis.geometry", "analysis.sampling", "analysis.stop_words"},
-    {"analysis.intervals", "analysis.clusters", "analysis.projection", "analysis.report_files"},
-    {"analysis.passages", "analysis.word_index"},
-    {"analysis.word_means", "analysis.faiss_search"},
-    {"analysis.static_targets", "analysis.targets", "analysis.wordnet"},
-    {"analysis.similar", "analysis.neighbors"},
-    {"analysis.contextuality", "analysis.senses", "analysis.task_data", "analysis.correlation"},
-    {"analysis.layer_tasks", "analysis.correlation_report", "analysis.neighbor_report"},
-    {"analysis.contextuality_report", "analysis.senses_page", "analysis.layer_report"},
-    {"tasks.report_settings"},
-    {"tasks.report"},
-    {"tasks.report_tables"},
-    {"tasks.report_plots"},
-    {"tasks.report_page"},
-    {"commands.base", "commands.config_flags"},
-    {"commands.models", "commands.registry", "commands.language"},
-    {"commands.prepare", "commands.train", "commands.bench", "commands.analyze"},
-    {"commands.task"},
-    {"cli"},
-    {"__main__"},
-]
+# A package may import only from the lines above its own; packages of one line never each other.
+ORDER = (
+    ("errors", "settings"),
+    ("config",),
+    ("runtime",),
+    ("text",),
+    ("model",),
+    ("weights",),
+    ("hub",),
+    ("backends",),
+    ("embed",),
+    ("embedder", "module"),
+    ("lm",),
+    ("bulk",),
+    ("training", "tasks", "analysis"),
+    ("cli",),
+    ("__main__",),
+)
 EXTRAS = (
     "pyarrow",
     "spacy",
@@ -144,15 +57,14 @@ def module_names():
     )
 
 
-def imported_modules(path):
-    """Modules of this package that a file imports, type-checking imports included."""
+def imported_packages(path):
+    """Packages of elmo that a file imports, type-checking imports included."""
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("elmo."):
-            inside = node.module.removeprefix("elmo.")
-            if (SOURCE / inside.replace(".", "/")).is_dir():  # from elmo.commands import models
-                yield from (f"{inside}.{alias.name}" for alias in node.names)
-            else:
-                yield inside
+        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "elmo":
+            inside = node.module.split(".")[1:]
+            yield from inside[:1] or (alias.name for alias in node.names if alias.name[0] != "_")
+        elif isinstance(node, ast.Import):
+            yield from (a.name.split(".")[1] for a in node.names if a.name.startswith("elmo."))
 
 
 def run_python(code):
@@ -161,15 +73,29 @@ def run_python(code):
     )
 
 
-def test_every_module_has_its_place_in_the_order_of_imports():
-    assert set(module_names()) == set().union(*LEVELS)
+def test_every_package_has_its_place_in_the_order_of_imports():
+    assert {name.split(".")[0] for name in module_names()} == set().union(*ORDER)
 
 
-@pytest.mark.parametrize("name", module_names())
-def test_imports_point_one_way(name):
-    level = next(number for number, names in enumerate(LEVELS) if name in names)
-    allowed = set().union(*LEVELS[:level])
-    assert set(imported_modules(SOURCE / f"{name.replace('.', '/')}.py")) <= allowed
+@pytest.mark.parametrize("name", [name for line in ORDER for name in line])
+def test_imports_between_packages_point_one_way(name):
+    level = next(number for number, names in enumerate(ORDER) if name in names)
+    allowed = {name}.union(*ORDER[:level])
+    files = [SOURCE / f"{name}.py", *(SOURCE / name).rglob("*.py")]
+    wrong = {
+        f"{path.relative_to(SOURCE)} -> {package}"
+        for path in files
+        if path.is_file()
+        for package in imported_packages(path)
+        if package not in allowed
+    }
+    assert not wrong
+
+
+def test_rooms_stay_small():
+    assert len(list(SOURCE.glob("*.py"))) <= 10
+    for folder in {path.parent for path in SOURCE.rglob("*.py")}:
+        assert len(list(folder.glob("*.py"))) <= 20, folder
 
 
 def test_messages_know_the_packages_of_every_extra():
@@ -196,7 +122,7 @@ def test_importing_the_package_does_not_import_torch():
 
 def test_the_help_of_every_command_comes_without_torch():
     code = (
-        "import sys; from elmo.cli import main\n"
+        "import sys; from elmo.cli.main import main\n"
         "commands = 'embed info models convert cache prepare train finetune perplexity score '\n"
         "commands += 'bench similar neighbors analyze'\n"
         "tasks = [['task', *name] for name in ([], ['train'], ['evaluate'], ['report'])]\n"
@@ -223,7 +149,7 @@ def test_the_version_is_stated_once_and_the_same_everywhere():
 
 
 @pytest.mark.parametrize(
-    "name", ["alphabet", "characters", "config", "embedder", "representations"]
+    "name", ["text.alphabet", "text.characters", "config", "embedder", "module"]
 )
 def test_examples_in_docstrings_are_true(name):
     results = doctest.testmod(importlib.import_module(f"elmo.{name}"))

@@ -14,34 +14,34 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from elmo.alphabet import Alphabet
-    from elmo.bilm import BiLM, State, random_bilm
-    from elmo.characters import CharacterMapper, batch_to_ids
     from elmo.config import ElmoConfig
+    from elmo.embed.words import TokenFile
     from elmo.embedder import ELMo
     from elmo.errors import ElmoError, ElmoWarning
-    from elmo.layers import ScalarMix
-    from elmo.representations import Elmo
-    from elmo.scoring import LanguageModelScorer
-    from elmo.word_vectors import TokenFile
+    from elmo.lm.scoring import LanguageModelScorer
+    from elmo.model.bilm import BiLM, State, random_bilm
+    from elmo.model.layers import ScalarMix
+    from elmo.module import Elmo
+    from elmo.text.alphabet import Alphabet
+    from elmo.text.characters import CharacterMapper, batch_to_ids
 
 __version__ = "0.1.0"
 
 _HOMES = {
-    "Alphabet": "alphabet",
-    "BiLM": "bilm",
-    "CharacterMapper": "characters",
+    "Alphabet": "text.alphabet",
+    "BiLM": "model.bilm",
+    "CharacterMapper": "text.characters",
     "ELMo": "embedder",
-    "Elmo": "representations",
+    "Elmo": "module",
     "ElmoConfig": "config",
     "ElmoError": "errors",
     "ElmoWarning": "errors",
-    "LanguageModelScorer": "scoring",
-    "ScalarMix": "layers",
-    "State": "bilm",
-    "TokenFile": "word_vectors",
-    "batch_to_ids": "characters",
-    "random_bilm": "bilm",
+    "LanguageModelScorer": "lm.scoring",
+    "ScalarMix": "model.layers",
+    "State": "model.bilm",
+    "TokenFile": "embed.words",
+    "batch_to_ids": "text.characters",
+    "random_bilm": "model.bilm",
 }
 
 __all__ = [

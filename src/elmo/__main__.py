@@ -2,6 +2,6 @@
 
 import sys
 
-from elmo.cli import main
+from elmo.cli.main import main
 
 sys.exit(main())

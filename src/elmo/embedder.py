@@ -14,19 +14,19 @@ import torch.nn.functional as F
 from torch import Tensor
 from tqdm.auto import tqdm
 
-from elmo.delivery import EmbeddedBatch, deliver_arrays, deliver_tensors, deliver_windows
+from elmo.embed.pipeline import windows
+from elmo.embed.results import EmbeddedBatch, deliver_arrays, deliver_tensors, deliver_windows
+from elmo.embed.selection import mix_layers, select_layers
 from elmo.errors import ConfigError, InputError
 from elmo.loaded_model import LoadedModel
-from elmo.pipeline import windows
-from elmo.selection import mix_layers, select_layers
-from elmo.sentences import (
+from elmo.settings import Layers, OutputDtype, StatePolicy
+from elmo.text.sentences import (
     Words,
     checked_sentences,
     collector_paused,
     listed_sentences,
     tokenized_texts,
 )
-from elmo.settings import Layers, OutputDtype, StatePolicy
 
 Array = npt.NDArray[np.float32]
 Dtype = OutputDtype | type[np.float32] | type[np.float16] | np.dtype[Any] | torch.dtype

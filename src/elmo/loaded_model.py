@@ -12,21 +12,21 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
-from elmo.bilm import BiLM, State, word_ids
-from elmo.checkpoint import Checkpoint, save_checkpoint
+from elmo.backends.cpu.compiler import why_not
+from elmo.backends.cpu.model import PackedBiLM
+from elmo.backends.cpu.products import runs_natively
+from elmo.backends.gpu.model import FusedBiLM, on_gpu
 from elmo.config import ElmoConfig
-from elmo.devices import find_device
+from elmo.embed.pipeline import Pipeline
+from elmo.embed.words import TokenFile
 from elmo.errors import ConfigError, ElmoWarning
-from elmo.fused import FusedBiLM, on_gpu
-from elmo.kernels.compiler import why_not
-from elmo.linear import runs_natively
-from elmo.models import HubOptions, open_model
-from elmo.packed import PackedBiLM
-from elmo.pipeline import Pipeline
-from elmo.sentences import checked_sentences
+from elmo.hub.names import HubOptions, open_model
+from elmo.model.bilm import BiLM, State, word_ids
+from elmo.runtime.devices import find_device
 from elmo.settings import ModelFormat, Precision, TokenizerName
-from elmo.text import Tokenizer, get_tokenizer
-from elmo.word_vectors import TokenFile
+from elmo.text.files import Tokenizer, get_tokenizer
+from elmo.text.sentences import checked_sentences
+from elmo.weights.checkpoint import Checkpoint, save_checkpoint
 
 
 class LoadedModel:

@@ -9,16 +9,17 @@ import numpy as np
 import pytest
 import torch
 
-from elmo import ELMo, ElmoConfig, delivery
+from elmo import ELMo, ElmoConfig
+from elmo.backends.gpu.kernels.gpu import triton_ready
+from elmo.backends.gpu.kernels.inference_cell import Target, lstm_cell, store_step
+from elmo.backends.gpu.kernels.inference_row import cell_of_one_row, project_one_row
+from elmo.backends.gpu.kernels.sentence_copies import sentence_copies
+from elmo.backends.gpu.kernels.word_filters import highest_responses
+from elmo.backends.gpu.model import FusedBiLM
 from elmo.benchmark.corpus import make_sentence, make_sentences
-from elmo.delivery import EmbeddedBatch, deliver_arrays, plain_copy
+from elmo.embed import results
+from elmo.embed.results import EmbeddedBatch, deliver_arrays, plain_copy
 from elmo.errors import ConfigError, ElmoError
-from elmo.fused import FusedBiLM
-from elmo.kernels.gpu import triton_ready
-from elmo.kernels.inference_cell import Target, lstm_cell, store_step
-from elmo.kernels.inference_row import cell_of_one_row, project_one_row
-from elmo.kernels.sentence_copies import sentence_copies
-from elmo.kernels.word_filters import highest_responses
 from strategies import alphabet_config, seeded_bilm, word_config
 
 pytestmark = pytest.mark.gpu
@@ -321,7 +322,7 @@ def test_large_results_come_to_the_host_as_they_are(on_gpu, layers):
 
 @pytest.mark.parametrize("modest_bytes", [0, 20 << 20, 1 << 40])
 def test_results_of_any_size_come_to_the_host_as_they_are(monkeypatch, on_gpu, modest_bytes):
-    monkeypatch.setattr("elmo.delivery._MODEST_BYTES", modest_bytes)
+    monkeypatch.setattr("elmo.embed.results._MODEST_BYTES", modest_bytes)
     text = make_sentences(1500)
     limits = {"batch_size": 400}  # of 50 megabytes to less than 5, the longest sentences first
     tensors = on_gpu.encode_tokens(text, convert_to_tensor=True, **limits)
@@ -340,7 +341,7 @@ def test_copies_to_the_host_are_bit_for_bit(monkeypatch, by_loop, dtype, lead):
         made.append(sentence_copies(*given) if by_loop else None)
         return made[-1]
 
-    monkeypatch.setattr(delivery, "sentence_copies", copies)
+    monkeypatch.setattr(results, "sentence_copies", copies)
     sizes = [int(size) for size in np.random.default_rng(0).integers(0, 60, 4000)]
     batches = []
     for _ in range(4):  # of 12 to 180 megabytes, computed while others are copied

@@ -3,10 +3,10 @@
 import pytest
 import torch
 
-from elmo.devices import find_device
-from elmo.kernels.small_lstm import MOST_CELLS, can_read
-from elmo.tasks.base import Layout, send
-from elmo.tasks.encoders import Lstm
+from elmo.backends.gpu.kernels.small_lstm import MOST_CELLS, can_read
+from elmo.runtime.devices import find_device
+from elmo.tasks.heads.base import Layout, send
+from elmo.tasks.heads.encoders import Lstm
 
 pytestmark = pytest.mark.gpu
 ROUNDED = {"rtol": 0.0, "atol": 4e-3}

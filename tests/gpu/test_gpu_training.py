@@ -5,25 +5,25 @@ ELMO_TEST_GPU=1 python -m pytest tests/gpu -v
 
 import numpy as np
 import pytest
-import torch
-
 import test_kernels_lstm
 import test_kernels_model
 import test_kernels_softmax
 import test_kernels_words
-from elmo.characters import CharacterMapper
+import torch
+from test_trainer import made_up_text
+
 from elmo.config import ElmoConfig
 from elmo.errors import GpuMemoryError
-from elmo.layers import CharacterEncoder
-from elmo.softmax_losses import sampled_loss, sampled_losses
+from elmo.lm.softmax_losses import sampled_loss, sampled_losses
+from elmo.model.layers import CharacterEncoder
+from elmo.text.characters import CharacterMapper
+from elmo.training.characters import encode_spelling
+from elmo.training.corpus.prepare import prepare
+from elmo.training.corpus.settings import PrepareSettings
 from elmo.training.metrics import read_metrics
-from elmo.training.prepare import prepare
-from elmo.training.prepare_settings import PrepareSettings
 from elmo.training.recurrence import run_layer
-from elmo.training.spelling import encode_spelling
-from elmo.training.train_settings import TrainSettings
+from elmo.training.settings import TrainSettings
 from elmo.training.trainer import train
-from test_trainer import made_up_text
 
 pytestmark = pytest.mark.gpu
 GPU = "cuda"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from elmo.analysis.geometry import Integers
+from elmo.analysis.contextuality.geometry import Integers
 
 Floats = npt.NDArray[np.float64]
 

@@ -13,13 +13,13 @@ import numpy as np
 import numpy.typing as npt
 from tqdm import tqdm
 
-from elmo.analysis.analysis_settings import CorpusSettings
-from elmo.characters import ragged_positions
+from elmo.analysis.settings import CorpusSettings
 from elmo.embedder import ELMo
 from elmo.errors import InputError
-from elmo.sentences import Words
 from elmo.settings import Layers
-from elmo.text import TextFile, Tokenizer, get_tokenizer, read_sentences
+from elmo.text.characters import ragged_positions
+from elmo.text.files import TextFile, Tokenizer, get_tokenizer, read_sentences
+from elmo.text.sentences import Words
 
 Vectors = npt.NDArray[np.float32]
 Integers = npt.NDArray[np.int64]

@@ -9,9 +9,9 @@ import numpy.typing as npt
 import torch
 from tqdm import tqdm
 
+from elmo.embed.selection import mix_layers
 from elmo.embedder import ELMo
-from elmo.selection import mix_layers
-from elmo.sentences import Words
+from elmo.text.sentences import Words
 
 Vectors = npt.NDArray[np.float32]
 Integers = npt.NDArray[np.int64]

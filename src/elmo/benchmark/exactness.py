@@ -18,8 +18,9 @@ import torch
 from torch import Tensor
 
 import elmo
-from elmo.analysis.probe import LinearProbe
-from elmo.analysis.treebank import TagTask, read_tag_task
+from elmo.analysis.layers.probe import LinearProbe
+from elmo.analysis.layers.treebank import TagTask, read_tag_task
+from elmo.backends.cpu.products import runs_natively
 from elmo.benchmark.bench_settings import PrecisionSettings
 from elmo.benchmark.machine import Machine, this_machine
 from elmo.benchmark.reference import float64_layers
@@ -33,10 +34,9 @@ from elmo.benchmark.systems import (
 )
 from elmo.embedder import ELMo
 from elmo.errors import ElmoWarning, InputError
-from elmo.linear import runs_natively
-from elmo.models import is_untrained, open_model
+from elmo.hub.names import is_untrained, open_model
 from elmo.settings import Precision
-from elmo.text import TextFile, get_tokenizer, read_sentences
+from elmo.text.files import TextFile, get_tokenizer, read_sentences
 
 
 @dataclass(frozen=True)

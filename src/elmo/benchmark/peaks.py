@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from elmo.linear import frozen_linear, packing_works
+from elmo.backends.cpu.products import frozen_linear, packing_works
 
 _SECONDS = 0.5
 """So long each peak is looked for; the fastest run counts."""

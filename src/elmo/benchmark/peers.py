@@ -24,8 +24,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from elmo.characters import CharacterMapper, batch_to_ids
 from elmo.config import ElmoConfig
+from elmo.text.characters import CharacterMapper, batch_to_ids
 
 ALLENNLP_VERSION = "2.10.1"
 PEER = f"AllenNLP {ALLENNLP_VERSION}"

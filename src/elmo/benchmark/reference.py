@@ -9,9 +9,9 @@ import numpy.typing as npt
 import torch
 from tqdm import tqdm
 
-from elmo.bilm import BiLM, State, word_ids
-from elmo.checkpoint import Checkpoint
 from elmo.config import ElmoConfig
+from elmo.model.bilm import BiLM, State, word_ids
+from elmo.weights.checkpoint import Checkpoint
 
 _BATCH = 32
 

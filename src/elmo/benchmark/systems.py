@@ -11,12 +11,12 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from elmo.bilm import random_bilm
+from elmo.backends.cpu.products import runs_natively
 from elmo.config import ElmoConfig
-from elmo.devices import find_device
 from elmo.embedder import ELMo
 from elmo.errors import ConfigError, ElmoError, ElmoWarning
-from elmo.linear import runs_natively
+from elmo.model.bilm import random_bilm
+from elmo.runtime.devices import find_device
 from elmo.settings import Layers, Precision
 
 if TYPE_CHECKING:  # so that a process that measures one system does not pay for the other

@@ -15,12 +15,12 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from elmo.bilm import BiLM, random_bilm
-from elmo.checkpoint import Checkpoint, save_published
 from elmo.config import ElmoConfig, Preset
 from elmo.errors import OutputError
-from elmo.model_files import HDF5_FILE, OPTIONS_FILE
-from elmo.models import open_model
+from elmo.hub.names import open_model
+from elmo.model.bilm import BiLM, random_bilm
+from elmo.weights.checkpoint import Checkpoint, save_published
+from elmo.weights.model_files import HDF5_FILE, OPTIONS_FILE
 
 _GAIN = 2.0
 _BIAS = 0.1

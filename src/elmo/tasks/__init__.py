@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from elmo.tasks.trained import TrainedTask
+    from elmo.tasks.run.trained import TrainedTask
 
 
 def load(folder: str | Path, *, model: str | None = None, device: str = "auto") -> TrainedTask:
@@ -23,6 +23,6 @@ def load(folder: str | Path, *, model: str | None = None, device: str = "auto") 
         model: Where its biLM is, if not where it was in training.
         device: Where to compute.
     """
-    from elmo.tasks.trained import TrainedTask
+    from elmo.tasks.run.trained import TrainedTask
 
     return TrainedTask.load(Path(folder), model=model, device=device)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from elmo.tasks.base import Task
-from elmo.tasks.classify import Classify
-from elmo.tasks.coref import Coref
-from elmo.tasks.nli import Nli
-from elmo.tasks.qa import Qa
-from elmo.tasks.srl import Srl
-from elmo.tasks.tag import Tag
+from elmo.tasks.heads.base import Task
+from elmo.tasks.heads.classify import Classify
+from elmo.tasks.heads.coref import Coref
+from elmo.tasks.heads.nli import Nli
+from elmo.tasks.heads.qa import Qa
+from elmo.tasks.heads.srl import Srl
+from elmo.tasks.heads.tag import Tag
 
 TASKS: dict[str, type[Task[Any, Any, Any]]] = {
     "classify": Classify,

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal
 from cyclopts import Parameter
 
 from elmo.errors import ConfigError
-from elmo.records import changes, check_types, require
+from elmo.runtime.settings_files import changes, check_types, require
 from elmo.settings import DEFAULT_VECTORS, TokenizerName
 from elmo.tasks.recipe import ReadOptions, Recipe
 

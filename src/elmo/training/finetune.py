@@ -6,14 +6,14 @@ from pathlib import Path
 from typing import Any
 
 from elmo.errors import ConfigError
-from elmo.models import open_model
+from elmo.hub.names import open_model
 from elmo.settings import TokenizerName
-from elmo.training.prepare import prepare
-from elmo.training.prepare_settings import PrepareSettings
-from elmo.training.shards import MANIFEST_FILE
-from elmo.training.train_settings import LENGTHS, TrainSettings
+from elmo.text.vocabulary import Vocabulary
+from elmo.training.corpus.prepare import prepare
+from elmo.training.corpus.settings import PrepareSettings
+from elmo.training.corpus.shards import MANIFEST_FILE
+from elmo.training.settings import LENGTHS, TrainSettings
 from elmo.training.trainer import TrainReport, train
-from elmo.vocabulary import Vocabulary
 
 RATE = 1e-3
 LAYER_DECAY = 0.6

@@ -18,8 +18,13 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.autograd.graph import increment_version
 
-from elmo.kernels.lstm_cell import cell_backward, cell_forward, hidden_backward, hidden_forward
-from elmo.layers import LayerState, RecurrentLayer
+from elmo.backends.gpu.kernels.lstm_cell import (
+    cell_backward,
+    cell_forward,
+    hidden_backward,
+    hidden_forward,
+)
+from elmo.model.layers import LayerState, RecurrentLayer
 
 
 def run_fused_lstm(

@@ -10,15 +10,15 @@ import torch
 from torch import Tensor
 from torch.nn.parallel import DistributedDataParallel
 
-from elmo.adaptive_softmax import AdaptiveSoftmax
-from elmo.bilm import State
-from elmo.output_base import Drawn
+from elmo.lm.adaptive_softmax import AdaptiveSoftmax
+from elmo.lm.output_base import Drawn
+from elmo.model.bilm import State
 from elmo.training.graphed_step import GraphedStep
 from elmo.training.language_model import LanguageModel
 from elmo.training.optimizers import Recipe
 from elmo.training.processes import Processes
+from elmo.training.settings import TrainSettings
 from elmo.training.streams import Batch, Position
-from elmo.training.train_settings import TrainSettings
 
 
 class Gradients:

@@ -18,8 +18,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from elmo.bilm import State
-from elmo.output_base import Drawn
+from elmo.lm.output_base import Drawn
+from elmo.model.bilm import State
 from elmo.training.streams import Batch
 
 _WARM_UP = 3

@@ -8,16 +8,16 @@ from pathlib import Path
 import torch
 from tqdm.auto import tqdm
 
-from elmo.checkpoint import Checkpoint
-from elmo.devices import find_device
 from elmo.errors import InputError, WeightsError
-from elmo.models import open_model
+from elmo.hub.names import open_model
+from elmo.runtime.devices import find_device
+from elmo.text.vocabulary import Vocabulary
+from elmo.training.build import build_model, model_ids
+from elmo.training.corpus.shards import Corpus
 from elmo.training.language_model import LanguageModel, measure
-from elmo.training.setup import build_model, model_ids
-from elmo.training.shards import Corpus
+from elmo.training.settings import TrainSettings
 from elmo.training.streams import Streams
-from elmo.training.train_settings import TrainSettings
-from elmo.vocabulary import Vocabulary
+from elmo.weights.checkpoint import Checkpoint
 
 _ROWS = 32
 _ROW_TOKENS = 500

@@ -8,13 +8,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from elmo.bilm import BiLM, State, zero_state
-from elmo.characters import padding_character
-from elmo.kernels.gpu import triton_ready
-from elmo.layers import CharacterEncoder, LayerState, RecurrentLayer
-from elmo.output_base import Drawn, OutputLayer
+from elmo.backends.gpu.kernels.gpu import triton_ready
+from elmo.lm.output_base import Drawn, OutputLayer
+from elmo.model.bilm import BiLM, State, zero_state
+from elmo.model.layers import CharacterEncoder, LayerState, RecurrentLayer
+from elmo.text.characters import padding_character
+from elmo.training.characters import encode_spelling
 from elmo.training.recurrence import run_layer
-from elmo.training.spelling import encode_spelling
 from elmo.training.streams import Batch
 
 

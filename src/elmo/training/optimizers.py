@@ -11,7 +11,7 @@ from torch import nn
 from torch.nn import Parameter
 
 from elmo.training.language_model import LanguageModel
-from elmo.training.train_settings import TrainSettings
+from elmo.training.settings import TrainSettings
 
 _REFERENCE_TOKENS = 128 * 20
 """Words in a step for which the default rate of AdamW was chosen: the published batch."""

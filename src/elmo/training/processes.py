@@ -13,7 +13,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from elmo.devices import find_device
+from elmo.runtime.devices import find_device
 
 
 @dataclass(frozen=True)

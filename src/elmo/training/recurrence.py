@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from elmo.layers import LayerState, LSTMLayer, RecurrentLayer
+from elmo.model.layers import LayerState, LSTMLayer, RecurrentLayer
 from elmo.training.fused_lstm import run_fused_lstm
 
 

@@ -25,12 +25,12 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from elmo.bilm import WordIds
-from elmo.characters import BEGIN_SENTENCE, END_SENTENCE, CharacterMapper
 from elmo.errors import ConfigError, InputError
-from elmo.training.shards import Shard
-from elmo.training.train_settings import Shuffle
-from elmo.vocabulary import UNKNOWN, Vocabulary
+from elmo.model.bilm import WordIds
+from elmo.text.characters import BEGIN_SENTENCE, END_SENTENCE, CharacterMapper
+from elmo.text.vocabulary import UNKNOWN, Vocabulary
+from elmo.training.corpus.shards import Shard
+from elmo.training.settings import Shuffle
 
 Ids = npt.NDArray[np.int64]
 

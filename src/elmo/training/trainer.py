@@ -14,8 +14,8 @@ from pathlib import Path
 
 import torch
 
-from elmo.bilm import State
-from elmo.checkpoint import save_folder, save_published
+from elmo.backends.gpu.kernels.gpu import reason_against_triton
+from elmo.bulk.journal import LOCK_FILE, take_alone
 from elmo.errors import (
     ConfigError,
     DivergedError,
@@ -26,10 +26,11 @@ from elmo.errors import (
     OutputExistsError,
     reason_of,
 )
-from elmo.journaled_file import LOCK_FILE, take_alone
-from elmo.kernels.gpu import reason_against_triton
-from elmo.models import open_model
-from elmo.signals import stop_signals
+from elmo.hub.names import open_model
+from elmo.model.bilm import State
+from elmo.runtime.interrupts import stop_signals
+from elmo.training.build import batch_rows, build_model, model_ids, to_checkpoint
+from elmo.training.corpus.shards import Corpus
 from elmo.training.gradients import Gradients
 from elmo.training.heldout import heldout_streams
 from elmo.training.language_model import measure
@@ -41,10 +42,10 @@ from elmo.training.metrics import (
     require_tensorboard,
 )
 from elmo.training.optimizers import make_optimizer, recipe, set_rate
+from elmo.training.prefetch import prepared_ahead
 from elmo.training.processes import Processes, joined
-from elmo.training.record import Record
-from elmo.training.setup import batch_rows, build_model, model_ids, to_checkpoint
-from elmo.training.shards import Corpus
+from elmo.training.run_log import Record
+from elmo.training.settings import TrainSettings
 from elmo.training.snapshots import (
     Progress,
     Snapshot,
@@ -55,8 +56,7 @@ from elmo.training.snapshots import (
     save_snapshot,
 )
 from elmo.training.streams import Batch, Position, Streams
-from elmo.training.train_settings import TrainSettings
-from elmo.training.waiting import prepared_ahead
+from elmo.weights.checkpoint import save_folder, save_published
 
 RUN_FILE = "run.json"
 BEST, LAST = "best", "last"

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from elmo.tasks.heads.tag_schemes import LabelledSpan, spans_of
 from elmo.tasks.metrics.scores import Score, Tags, Tally
-from elmo.tasks.tag_schemes import LabelledSpan, spans_of
 
 
 def entity_score(gold: Sequence[Tags], predicted: Sequence[Tags]) -> Score:

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from elmo.tasks.heads.tag_schemes import spans_of
 from elmo.tasks.metrics.scores import Score, Tags, Tally
-from elmo.tasks.tag_schemes import spans_of
 
 Argument = tuple[str, tuple[tuple[int, int], ...]]
 """A role, and where the pieces of the argument are: first word, and the one behind the last."""

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from elmo.tasks.heads.tag_schemes import irregular_places, is_span_tag, scheme_of, spans_of, to_iob2
 from elmo.tasks.readers.examples import TaggedSentence
 from elmo.tasks.readers.files import Line, Remarks, blocks, not_empty, place, problem
-from elmo.tasks.tag_schemes import irregular_places, is_span_tag, scheme_of, spans_of, to_iob2
 
 _DOCUMENT = "-DOCSTART-"
 

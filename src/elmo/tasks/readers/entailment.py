@@ -21,7 +21,7 @@ from elmo.tasks.readers.files import (
     shown,
     table_kind,
 )
-from elmo.text import Tokenizer
+from elmo.text.files import Tokenizer
 
 _PREMISE, _HYPOTHESIS = "sentence1", "sentence2"
 _LABELS = ("gold_label", "label")

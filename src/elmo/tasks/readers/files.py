@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from elmo.errors import ElmoWarning, InputError
-from elmo.text import COMPRESSED, TextFile
+from elmo.text.files import COMPRESSED, TextFile
 
 E = TypeVar("E")
 JSON_LINES = (".jsonl", ".json", ".ndjson")

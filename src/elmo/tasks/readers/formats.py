@@ -26,7 +26,7 @@ from elmo.tasks.readers.squad import read_squad
 from elmo.tasks.readers.tables import read_label_lines, read_table
 from elmo.tasks.readers.trees import read_trees
 from elmo.tasks.recipe import ReadOptions
-from elmo.text import get_tokenizer
+from elmo.text.files import get_tokenizer
 
 TEXT_FORMATS = ("csv", "tsv", "jsonl", "trees", "lines")
 TAG_FORMATS = ("conll", "conllu")

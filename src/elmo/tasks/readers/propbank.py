@@ -8,9 +8,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from elmo.tasks.heads.tag_schemes import irregular_places, scheme_of, spans_of, to_iob2
 from elmo.tasks.readers.examples import Frame, Words
 from elmo.tasks.readers.files import Remarks, json_lines, not_empty, place, problem
-from elmo.tasks.tag_schemes import irregular_places, scheme_of, spans_of, to_iob2
 
 
 def read_propbank(path: Path, *, encoding: str = "utf-8") -> list[Frame]:

@@ -13,9 +13,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from elmo.tasks.heads.tag_schemes import LabelledSpan, to_iob2
 from elmo.tasks.readers.examples import Frame
 from elmo.tasks.readers.files import Line, blocks, not_empty, place, problem
-from elmo.tasks.tag_schemes import LabelledSpan, to_iob2
 
 _CELL = re.compile(r"((?:\([^()*\s]+)*)\*(\)*)")
 _NO_PREDICATE = "-"

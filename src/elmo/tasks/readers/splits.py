@@ -22,7 +22,7 @@ import numpy as np
 from elmo.errors import InputError, MissingFileError
 from elmo.tasks.readers.coreference import find_documents
 from elmo.tasks.readers.files import json_lines, numbered_lines
-from elmo.text import COMPRESSED, TextFile, open_bytes
+from elmo.text.files import COMPRESSED, TextFile, open_bytes
 
 TUNED_PAIRS = 1_000
 """Pairs of SNLI's dev set that are held out."""

@@ -12,7 +12,7 @@ from typing import Any
 from elmo.errors import InputError
 from elmo.tasks.readers.examples import Answer, Question
 from elmo.tasks.readers.files import Remarks, not_empty, place, problem
-from elmo.text import TextFile
+from elmo.text.files import TextFile
 
 
 def read_squad(path: Path, *, encoding: str = "utf-8") -> list[Question]:

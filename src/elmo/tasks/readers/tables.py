@@ -18,7 +18,7 @@ from elmo.tasks.readers.files import (
     shown,
     table_kind,
 )
-from elmo.text import Tokenizer
+from elmo.text.files import Tokenizer
 
 _LABELS = ("label", "gold_label", "class", "category", "target", "sentiment")
 """Names that a column of labels has if nobody says which it is."""

@@ -1,0 +1,1 @@
+"""How contextual vectors are."""

@@ -1,0 +1,1 @@
+"""The senses of one word."""

@@ -1,0 +1,1 @@
+"""Similar words, neighbors in context, correlation with human judgments."""

@@ -1,0 +1,1 @@
+"""Who computes: plain PyTorch, the CPU kernel, or a GPU."""

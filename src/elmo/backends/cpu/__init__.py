@@ -1,0 +1,1 @@
+"""The CPU backend: packed weights and a kernel in C++."""

@@ -1,0 +1,264 @@
+"""Builds C++ for this machine, once, and keeps it for later processes: the kernel for its CPU.
+
+There is nothing to install: where a C++ compiler is at hand a library is built when it is first
+needed (ten seconds) and kept in the user's cache folder, under a name made of its sources, its
+flags and the compiler. Without a compiler, or on another kind of CPU, PyTorch does the work. Other
+libraries are built in the same way (`word_numbers.py`).
+"""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+import hashlib
+import logging
+import os
+import platform
+import shlex
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from typing import Any, TypeVar
+
+Library = TypeVar("Library", bound=ctypes.CDLL)
+
+SWITCH = "ELMO_NATIVE"
+"""Environment variable: 0 keeps libraries from being built and used."""
+COMPILERS = ("c++", "g++", "clang++")
+
+_SOURCE = Path(__file__).parent / "src" / "native.cpp"
+"""What is compiled; the headers that it includes are in the same folder."""
+_FLAGS = ("-std=c++17", "-O3", "-fPIC", "-shared")
+_PATIENCE = 300
+"""Seconds after which a compiler is given up."""
+_AVX2 = {"avx2": "-mavx2", "fma": "-mfma", "f16c": "-mf16c"}
+_AVX512 = {f"avx512{part}": f"-mavx512{part}" for part in ("f", "bw", "vl", "dq")}
+_MORE = {"avx512_vnni": "-mavx512vnni", "avx512_bf16": "-mavx512bf16"}
+_MORE |= {f"amx_{part}": f"-mamx-{part}" for part in ("tile", "bf16", "int8")}
+"""What /proc/cpuinfo calls instructions, and the compiler's flag for them."""
+
+logger = logging.getLogger(__name__)
+
+
+class CannotBuildError(Exception):
+    """Why there is no library; always caught, and told where it matters."""
+
+
+def kernel() -> ctypes.CDLL | None:
+    """Give the kernel built for this CPU, or None if there cannot be one; see `why_not`."""
+    return _outcome()[0]
+
+
+def present_kernel() -> Any:
+    """Give the kernel to those who know that there is one."""
+    library = kernel()
+    assert library is not None, "asked for what is not there: see why_not"
+    return library
+
+
+def why_not() -> str:
+    """Say in a few words why there is no kernel; empty if there is one."""
+    return _outcome()[1]
+
+
+@cache
+def _outcome() -> tuple[ctypes.CDLL | None, str]:
+    """Try once: a compiler that fails takes its time."""
+    try:
+        return _load(), ""
+    except CannotBuildError as reason:
+        could_be = instruction_flags(cpu_instructions()) and not _is_switched_off()
+        level = logging.WARNING if could_be else logging.INFO
+        logger.log(level, "no native kernel, PyTorch computes instead, more slowly: %s", reason)
+        return None, str(reason)
+
+
+def instruction_flags(instructions: frozenset[str]) -> list[str]:
+    """Choose the compiler's flags for a CPU; empty if it has too little.
+
+    Args:
+        instructions: Names as in /proc/cpuinfo.
+    """
+    if not instructions.issuperset(_AVX2):
+        return []
+    flags = list(_AVX2.values())
+    if instructions.issuperset(_AVX512):
+        flags += _AVX512.values()
+        flags += [flag for name, flag in _MORE.items() if name in instructions]
+    return flags
+
+
+@cache
+def cpu_instructions() -> frozenset[str]:
+    """Give what this CPU can do, in the words of /proc/cpuinfo; nothing on other systems."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return frozenset()
+    for line in lines:
+        name, _, value = line.partition(":")
+        if name.strip() == "flags":
+            return frozenset(value.split())
+    return frozenset()
+
+
+def _load() -> ctypes.CDLL:
+    """Build the kernel for all that this CPU has, or else for what the compiler knows of it."""
+    has = cpu_instructions()
+    choices: list[list[str]] = []
+    for instructions in (has, has - _MORE.keys(), has & _AVX2.keys()):
+        flags = instruction_flags(frozenset(instructions))
+        if flags and flags not in choices:
+            choices.append(flags)
+    if not choices:
+        raise CannotBuildError(
+            f"it needs AVX2, FMA and F16C, which this CPU ({platform.machine()}) is not known to "
+            "have"
+        )
+    return _first_that_builds(choices)
+
+
+def _first_that_builds(choices: list[list[str]]) -> ctypes.CDLL:
+    first_reason: CannotBuildError | None = None
+    for flags in choices:
+        try:
+            return loaded_library(_SOURCE, [*flags, "-pthread"], ctypes.CDLL)
+        except CannotBuildError as reason:
+            logger.info("no native kernel with %s: %s", " ".join(flags), reason)
+            first_reason = first_reason or reason
+    assert first_reason is not None
+    raise first_reason
+
+
+def loaded_library(source: Path, flags: list[str], kind: type[Library]) -> Library:
+    """Give a library, built now if it was not before.
+
+    Args:
+        source: What is compiled; the headers that it includes are in the same folder.
+        flags: What the compiler is told beside what it is always told.
+        kind: How ctypes calls it.
+
+    Raises:
+        CannotBuildError: There is no such library here, for the reason given.
+    """
+    if _is_switched_off():
+        raise CannotBuildError(f"{SWITCH}=0 switches it off")
+    reason = ""
+    for _ in range(2):  # one that is damaged is built anew
+        library = _built(source, [*_FLAGS, *flags])
+        try:
+            return kind(str(library))
+        except OSError as error:
+            reason = str(error)
+        library.unlink(missing_ok=True)
+    raise CannotBuildError(f"{library} cannot be loaded: {reason}")
+
+
+def _is_switched_off() -> bool:
+    return os.environ.get(SWITCH, "1") == "0"
+
+
+def _built(source: Path, flags: list[str]) -> Path:
+    compiler = _compiler()
+    named = "\0".join([*compiler, _version(compiler), *flags, *_contents(source.parent)])
+    name = f"{source.stem}-{hashlib.sha256(named.encode()).hexdigest()[:24]}.so"
+    folder = _folder()
+    library = folder / name
+    if library.is_file():
+        return library
+    try:
+        with _temporary_file(folder) as temporary:
+            if source == _SOURCE:  # the others take no time
+                _tell_of_building()
+            _compile([*compiler, *flags, str(source), "-o", str(temporary)])
+            with temporary.open("rb") as file:
+                os.fsync(file.fileno())  # a library that is cut short ends the process
+            temporary.replace(library)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise CannotBuildError(f"{compiler[0]} failed: {error}") from None
+    return library
+
+
+@cache
+def _tell_of_building() -> None:
+    logger.warning("building the C++ kernel for this CPU, once: about ten seconds")
+
+
+@contextmanager
+def _temporary_file(folder: Path) -> Iterator[Path]:
+    handle, name = tempfile.mkstemp(dir=folder, suffix=".so.partial")
+    os.close(handle)
+    try:
+        yield Path(name)
+    finally:
+        Path(name).unlink(missing_ok=True)
+
+
+def _compile(command: list[str]) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_PATIENCE)
+    if done.returncode:
+        first = next(iter(done.stderr.strip().splitlines()), "no message")
+        raise CannotBuildError(f"{command[0]} failed: {first}")
+
+
+def _contents(folder: Path) -> list[str]:
+    """Give the names of all sources, each with a hash of what is in it, in a fixed order."""
+    files = [path for path in folder.iterdir() if path.suffix in (".cpp", ".h")]
+    return [
+        f"{path.name} {hashlib.sha256(path.read_bytes()).hexdigest()}" for path in sorted(files)
+    ]
+
+
+def _compiler() -> list[str]:
+    """Give the command that compiles; `CXX` may name arguments, too, as in `ccache g++`."""
+    asked = os.environ.get("CXX", "").strip()
+    for name, *arguments in [shlex.split(asked)] if asked else [[name] for name in COMPILERS]:
+        found = shutil.which(name)
+        if found:
+            return [found, *arguments]
+    names = asked or ", ".join(COMPILERS)
+    raise CannotBuildError(f"no C++ compiler ({names}): install one, such as Debian's g++")
+
+
+def _version(compiler: list[str]) -> str:
+    try:
+        done = subprocess.run(
+            [*compiler, "--version"], capture_output=True, text=True, check=False, timeout=60
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise CannotBuildError(f"{compiler[0]} cannot be run: {error}") from None
+    return done.stdout
+
+
+def _folder() -> Path:
+    """Give a folder for libraries in which nobody else can write: what is there gets loaded."""
+    try:
+        base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+        folder = Path(base) / "elmo-torch" / "kernels"
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        facts = folder.stat()
+        if facts.st_uid == os.getuid() and not facts.st_mode & 0o022 and os.access(folder, os.W_OK):
+            return folder
+    except (OSError, RuntimeError):  # the latter: whoever this is has no home
+        pass
+    return _private_folder()
+
+
+@cache
+def _private_folder() -> Path:
+    """Give a fresh folder for this process, where the cache cannot be used."""
+    try:
+        folder = Path(tempfile.mkdtemp(prefix="elmo-kernels-"))
+    except OSError as error:
+        raise CannotBuildError(f"there is no folder to keep it in: {error}") from None
+    atexit.register(_remove, folder, os.getpid())
+    return folder
+
+
+def _remove(folder: Path, process: int) -> None:
+    if os.getpid() == process:  # not where it was forked
+        shutil.rmtree(folder, ignore_errors=True)

@@ -1,0 +1,420 @@
+"""The biLM packed for inference: the same numbers as `BiLM`, several times faster on a CPU.
+
+What is different from the plain layers, and why it is fast:
+
+* weights are laid out once for a kernel of our own or for oneDNN (`linear.py`), and with the former
+  all time steps of a layer are one call (`NativeLSTM`);
+* the convolution over characters is a sum of rows of a table, one row for each character at each
+  offset of a window, instead of a product: a sixteenth of the arithmetic (`packed_words.py`);
+* words are cropped behind their last character, where all further windows are alike;
+* the input product of the first layer runs once for each distinct word;
+* input products run in slices of a few megabytes, which the allocator reuses: fresh large buffers
+  cost a third of the product in page faults; or, with many rows, in the layer, one unit of cells
+  after another, and are never in memory at all;
+* cells are updated in place, and sigmoid and tanh are made of exp: PyTorch's tanh is slow, and its
+  sigmoid rounds differently at the end of a thread's share than inside it.
+
+In float32 no result depends on what else is in the batch, bit for bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+
+import torch
+from torch import Tensor, nn
+
+from elmo.backends.cpu.characters import falling_logistic_, pack_words, release
+from elmo.backends.cpu.native import FLOAT_INPUTS
+from elmo.backends.cpu.native_layers import LayerInputs, LSTMKernel, ReadingKernel, gate_places
+from elmo.backends.cpu.native_resources import empty_rows, own_threads
+from elmo.backends.cpu.products import Bricks, FrozenLinear, NativeLinear, fit_halves
+from elmo.errors import WeightsError
+from elmo.model.bilm import BiLM, BiLMBase, State, checked_ids, zero_state
+from elmo.model.layers import GRULayer, LayerState, LSTMLayer, RecurrentLayer
+from elmo.model.packing import step_runs
+from elmo.settings import Precision
+from elmo.weights.checkpoint import Checkpoint, Tensors
+
+_SLICE_BYTES = 16 << 20
+"""Size of a buffer for input products. glibc keeps freed blocks below 32 MB."""
+_WIDE_ROWS, _WIDE_ROWS_OF_LARGE = 32, 48
+"""With so many rows in a time step, the native kernel multiplies inputs as it goes: that reads the
+weight again for each step, but no products have to be written and read."""
+_LARGE_LAYER = 48 << 20
+"""Bytes of weights from which a layer is large: they come from memory for each step."""
+_TABLE_BYTES = 96 << 20
+"""Up to this size, the first layer's input products of all distinct words are kept together."""
+
+
+class PackedBiLM(BiLMBase):
+    """A biLM frozen for inference on a CPU.
+
+    Args:
+        bilm: The model; it shares no memory with this one.
+        precision: In which numbers weights are kept and multiplied; cells are always float32.
+        consume: Free the model's weights one by one while they are packed, so that the two are
+            never in memory together. The model cannot be used afterwards.
+    """
+
+    def __init__(self, bilm: BiLM, precision: Precision = "fp32", consume: bool = False) -> None:
+        weights = (parameter.detach() for parameter in bilm.parameters() if parameter.dim() == 2)
+        bricks = Bricks(precision, halves_suffice=precision == "fp32" and fit_halves(weights))
+        self.threads: Callable[[], AbstractContextManager[None]] = (
+            nullcontext if bricks.format is None else own_threads
+        )
+        """What should be entered around all of a batch's work, not only what is done here."""
+        self.config = bilm.config
+        self.vocabulary = bilm.vocabulary
+        self.alphabet = bilm.alphabet
+        self.precision: Precision = precision
+        self.boundaries = bilm.boundaries.cpu()
+        bilm = bilm.cpu()
+        with torch.no_grad():
+            self.words = pack_words(bilm.words, bilm.config, bricks.for_words(), consume)
+            self.forward_layers = [_pack_layer(x, bricks, consume) for x in bilm.forward_layers]
+            self.backward_layers = [_pack_layer(x, bricks, consume) for x in bilm.backward_layers]
+        self._at_once = _reading_kernel(self)
+
+    def encode_words(self, ids: Tensor) -> Tensor:
+        """Give the context-free vectors of words; see `BiLMBase.encode_words`."""
+        with self.threads():
+            return self.words(checked_ids(ids))
+
+    def contextualize(
+        self,
+        vectors: Tensor,
+        tokens: Tensor,
+        lengths: Sequence[int],
+        state: State | None = None,
+        depth: int | None = None,
+    ) -> tuple[list[Tensor], State]:
+        """Read a batch of sentences in both directions; see `BiLMBase.contextualize`."""
+        with self.threads():
+            if self._at_once is not None and self._at_once.suits(len(vectors), len(tokens)):
+                return self._read_at_once(self._at_once, vectors, tokens, lengths, state, depth)
+            return super().contextualize(vectors, tokens, lengths, state, depth)
+
+    def _read_at_once(
+        self,
+        kernel: ReadingKernel,
+        vectors: Tensor,
+        tokens: Tensor,
+        lengths: Sequence[int],
+        state: State | None,
+        depth: int | None,
+    ) -> tuple[list[Tensor], State]:
+        """Do the same as `BiLMBase.contextualize` in one call of the native kernel."""
+        depth = self.config.n_layers if depth is None else depth
+        start = zero_state(self.config, len(lengths), vectors) if state is None else state
+        final = State(*(part.to(torch.float32, copy=True).contiguous() for part in start))
+        for part in final:
+            part[depth:] = 0
+        layers = kernel(vectors, tokens, lengths, final.hidden[:depth], final.memory[:depth])
+        return list(layers), final
+
+    def layers_of(self, direction: int) -> Sequence[PackedLayer]:
+        """Give the recurrent layers of one direction."""
+        return (self.forward_layers, self.backward_layers)[direction]
+
+    def to_checkpoint(self) -> Checkpoint:
+        """Give the weights back as they were, in the form that can be saved."""
+        if self.precision != "fp32":
+            raise WeightsError(
+                f"the weights were rounded to {self.precision} when they were loaded and cannot be "
+                "saved; load the model with precision='fp32' to save or move it"
+            )
+        tensors = _named("words", self.words.tensors())
+        for name, layers in (
+            ("forward_layers", self.forward_layers),
+            ("backward_layers", self.backward_layers),
+        ):
+            for number, layer in enumerate(layers):
+                tensors |= _named(f"{name}.{number}", layer.tensors())
+        return Checkpoint(
+            config=self.config,
+            tensors=tensors,
+            vocabulary=self.vocabulary,
+            alphabet=self.alphabet,
+        )
+
+
+class PackedLayer:
+    """One direction of one recurrent layer, for inference.
+
+    Args:
+        layer: The plain layer.
+        bricks: How to prepare products.
+        consume: Free the plain layer's weights on the way.
+    """
+
+    gate_order: tuple[int, ...]
+    """Blocks of the plain weights in the order in which this cell wants them."""
+    gate_scales: tuple[float, ...]
+    """Factors of the blocks in that order: powers of two, so that nothing is rounded.
+
+    -1 turns a sigmoid and -2 a tanh into `falling_logistic_`.
+    """
+    output_scale: float = 1.0
+    """Factor of the projection."""
+
+    def __init__(self, layer: RecurrentLayer, bricks: Bricks, consume: bool) -> None:
+        self._dtype = bricks.dtype
+        self._cell_clip, self._proj_clip = layer.cell_clip, layer.proj_clip
+        self._small = {
+            name: tensor.detach().clone()
+            for name, tensor in layer.named_parameters()
+            if name.endswith("bias")
+        }
+        self._input = bricks.linear(
+            self._reorder(layer.input_weight), self._reorder(layer.gate_bias())
+        )
+        self._recurrent = bricks.linear(self._reorder(layer.recurrent_weight))
+        self._projection: FrozenLinear | None = None
+        if layer.projection_weight is not None:
+            self._projection = bricks.linear(self.output_scale * layer.projection_weight)
+        self._gates_dim = len(self._reorder(layer.gate_bias()))
+        release(layer, consume)
+
+    def tensors(self) -> Tensors:
+        """Give the weights back under the plain layer's names."""
+        tensors = dict(self._small)
+        tensors["input_weight"] = self._restore(self._input.weight())
+        tensors["recurrent_weight"] = self._restore(self._recurrent.weight())
+        if self._projection is not None:
+            tensors["projection_weight"] = self._projection.weight() / self.output_scale
+        return tensors
+
+    def __call__(
+        self, inputs: Tensor, index: Tensor | None, batch_sizes: Sequence[int], state: LayerState
+    ) -> tuple[Tensor, LayerState]:
+        """Run over a packed batch; see `RecurrentLayer.forward`."""
+        hidden = state.hidden.to(self._dtype, copy=True)
+        memory = state.memory.to(torch.float32, copy=True)
+        outputs = torch.empty(sum(batch_sizes), hidden.shape[1])
+        start = 0
+        for products, sizes in self._input_products(inputs, index, batch_sizes):
+            for step in torch.split(products, sizes):
+                rows = step.shape[0]
+                # Rows beyond are sentences that have ended: their state stays as it is.
+                new = self._step(step, hidden[:rows], memory[:rows])
+                hidden[:rows] = new
+                outputs[start : start + rows] = new
+                start += rows
+        return outputs, LayerState(hidden, memory)
+
+    def _input_products(
+        self, inputs: Tensor, index: Tensor | None, batch_sizes: Sequence[int]
+    ) -> Iterator[tuple[Tensor, list[int]]]:
+        """Multiply the inputs, a slice of time steps at a time.
+
+        Yields:
+            Products `(rows of the slice, gates * dim)`, and the rows of each time step in it.
+        """
+        for products, rows, sizes in self._input_rows(inputs, index, batch_sizes):
+            yield (products if rows is None else products.index_select(0, rows)), sizes
+
+    def _input_rows(
+        self, inputs: Tensor, index: Tensor | None, batch_sizes: Sequence[int]
+    ) -> Iterator[tuple[Tensor, Tensor | None, list[int]]]:
+        """Multiply the inputs, a slice of time steps at a time, or all distinct ones together.
+
+        Yields:
+            Products `(m, gates * dim)`; which of them belongs to each row of the slice, `(rows,)`,
+            or None if they are in order; and the rows of each time step in the slice.
+        """
+        table = self._input_product(inputs) if self._keeps_all_products(inputs, index) else None
+        start = 0
+        for sizes in step_runs(batch_sizes, _SLICE_BYTES // (4 * self._gates_dim)):
+            end = start + sum(sizes)
+            if table is not None and index is not None:
+                yield table, index[start:end], sizes
+            else:
+                rows = inputs[start:end] if index is None else inputs[index[start:end]]
+                yield self._input_product(rows), None, sizes
+            start = end
+
+    def _keeps_all_products(self, inputs: Tensor, index: Tensor | None) -> bool:
+        """Tell whether the products of all inputs are made first, each once for many places."""
+        n_bytes = len(inputs) * 4 * self._gates_dim
+        return index is not None and len(inputs) < len(index) and n_bytes <= _TABLE_BYTES
+
+    def _input_product(self, rows: Tensor) -> Tensor:
+        """Multiply rows `(m, input)` of inputs: `(m, gates * dim)`, used before the next ones."""
+        return self._input(rows.to(self._dtype))
+
+    def _step(self, inputs: Tensor, hidden: Tensor, memory: Tensor) -> Tensor:
+        """Take one time step, updating `memory` in place; returns the new hidden state."""
+        raise NotImplementedError
+
+    def _project(self, cells: Tensor) -> Tensor:
+        cells = cells.to(self._dtype)
+        if self._projection is None:
+            return cells * self.output_scale
+        projected = self._projection(cells)
+        return (
+            projected
+            if self._proj_clip is None
+            else projected.clamp_(-self._proj_clip, self._proj_clip)
+        )
+
+    def _clip_(self, memory: Tensor) -> None:
+        if self._cell_clip is not None:
+            memory.clamp_(-self._cell_clip, self._cell_clip)
+
+    def _reorder(self, rows: Tensor) -> Tensor:
+        """Order and scale blocks of plain weights for this cell."""
+        blocks = rows.chunk(len(self.gate_order))
+        places = zip(self.gate_order, self.gate_scales, strict=True)
+        return torch.cat([scale * blocks[place] for place, scale in places])
+
+    def _restore(self, rows: Tensor) -> Tensor:
+        """Undo `_reorder`, bit for bit."""
+        blocks = rows.chunk(len(self.gate_order))
+        places = [self.gate_order.index(n) for n in range(len(self.gate_order))]
+        return torch.cat([blocks[place] / self.gate_scales[place] for place in places])
+
+
+class PackedLSTM(PackedLayer):
+    """`LSTMLayer` for inference.
+
+    tanh(x) = 2 (s - 1/2) with s = 1 / (1 + exp(-2 x)): the factor 2 of the candidate is in the sum
+    below, that of the output in the projection.
+    """
+
+    gate_order = (0, 1, 2, 3)  # i, f, g, o
+    gate_scales = (-1, -1, -2, -1)
+    output_scale = 2
+
+    def _step(self, inputs: Tensor, hidden: Tensor, memory: Tensor) -> Tensor:
+        gates = falling_logistic_(self._recurrent(hidden).add_(inputs).float())
+        i, f, g, o = gates.chunk(4, dim=1)
+        memory.mul_(f).addcmul_(i, g.sub_(0.5), value=2)
+        self._clip_(memory)
+        return self._project(falling_logistic_(memory * -2).sub_(0.5).mul_(o))
+
+
+class NativeLSTM(PackedLayer):
+    """`LSTMLayer` for inference by the native kernel, all time steps in one call.
+
+    Args:
+        layer: The plain layer; without a projection, only for formats that do not round cells.
+        bricks: How to prepare products.
+        consume: Free the plain layer's weights on the way.
+    """
+
+    def __init__(self, layer: RecurrentLayer, bricks: Bricks, consume: bool) -> None:
+        self._dim = layer.recurrent_weight.shape[0] // 4
+        self._places = gate_places(self._dim)
+        hidden = layer.recurrent_weight.shape[1]
+        super().__init__(layer, bricks, consume)
+        assert isinstance(self._input, NativeLinear)
+        assert self._input.bias is not None
+        assert isinstance(self._recurrent, NativeLinear)
+        assert self._projection is None or isinstance(self._projection, NativeLinear)
+        products = (self._input, self._recurrent, self._projection)
+        n_bytes = sum(product.matrix.n_bytes for product in products if product is not None)
+        self._is_large = n_bytes >= _LARGE_LAYER
+        self.kernel = LSTMKernel(
+            self._input.matrix,
+            self._input.bias,
+            self._recurrent.matrix,
+            None if self._projection is None else self._projection.matrix,
+            hidden,
+            self._cell_clip,
+            self._proj_clip,
+        )
+
+    def __call__(
+        self, inputs: Tensor, index: Tensor | None, batch_sizes: Sequence[int], state: LayerState
+    ) -> tuple[Tensor, LayerState]:
+        """Run over a packed batch; see `RecurrentLayer.forward`."""
+        hidden = state.hidden.to(torch.float32, copy=True).contiguous()
+        memory = empty_rows(len(hidden), self.kernel.cells)
+        memory[:, : self._dim] = state.memory
+        memory[:, self._dim :] = 0
+        outputs = torch.empty(sum(batch_sizes), hidden.shape[1])
+        start = 0
+        for part, sizes in self._inputs(inputs.contiguous(), index, batch_sizes):
+            end = start + sum(sizes)
+            self.kernel(part, sizes, hidden, memory, outputs[start:end])
+            start = end
+        return outputs, LayerState(hidden, memory[:, : self._dim])
+
+    def _inputs(
+        self, inputs: Tensor, index: Tensor | None, batch_sizes: Sequence[int]
+    ) -> Iterator[tuple[LayerInputs, Sequence[int]]]:
+        """Give the inputs of some time steps at a time, multiplied or not, as is fastest."""
+        start, n_wide = 0, 0
+        if not self._keeps_all_products(inputs, index):
+            wide = _WIDE_ROWS_OF_LARGE if self._is_large else _WIDE_ROWS
+            n_wide = sum(size >= wide for size in batch_sizes)  # the first ones
+        if n_wide:
+            start = sum(batch_sizes[:n_wide])
+            places = None if index is None else index[:start]
+            yield LayerInputs(inputs, places, multiplied=False), batch_sizes[:n_wide]
+        if index is None:
+            inputs = inputs[start:]
+        else:
+            index = index[start:]
+        for products, rows, sizes in self._input_rows(inputs, index, batch_sizes[n_wide:]):
+            yield LayerInputs(products, rows, multiplied=True), sizes
+
+    def _input_product(self, rows: Tensor) -> Tensor:
+        assert isinstance(self._input, NativeLinear)
+        return self._input.briefly(rows)
+
+    def _reorder(self, rows: Tensor) -> Tensor:
+        padded = torch.cat([rows, rows.new_zeros(1, *rows.shape[1:])])
+        return padded[self._places]
+
+    def _restore(self, rows: Tensor) -> Tensor:
+        restored = rows.new_empty(4 * self._dim + 1, *rows.shape[1:])
+        restored[self._places] = rows
+        return restored[:-1]
+
+
+class PackedGRU(PackedLayer):
+    """`GRULayer` for inference; for tanh see `PackedLSTM`."""
+
+    gate_order = (0, 1, 2)  # r, z, n
+    gate_scales = (-1, -1, -2)
+
+    def _step(self, inputs: Tensor, hidden: Tensor, memory: Tensor) -> Tensor:
+        dim = memory.shape[1]
+        recurrent = self._recurrent(hidden).float()
+        inputs = inputs.float()
+        gates = falling_logistic_(inputs[:, : 2 * dim] + recurrent[:, : 2 * dim])
+        r, z = gates.chunk(2, dim=1)
+        candidate = recurrent[:, 2 * dim :].sub_(2 * self._small["candidate_bias"]).mul_(r)
+        candidate = falling_logistic_(candidate.add_(inputs[:, 2 * dim :])).mul_(2).sub_(1)
+        memory.copy_(torch.lerp(candidate, memory, z))
+        self._clip_(memory)
+        return self._project(memory)
+
+
+def _pack_layer(layer: nn.Module, bricks: Bricks, consume: bool) -> PackedLayer:
+    if isinstance(layer, LSTMLayer):
+        if bricks.format is not None and (
+            layer.projection_weight is not None or bricks.format in FLOAT_INPUTS
+        ):
+            return NativeLSTM(layer, bricks, consume)
+        return PackedLSTM(layer, bricks, consume)
+    assert isinstance(layer, GRULayer)
+    return PackedGRU(layer, bricks, consume)
+
+
+def _reading_kernel(bilm: PackedBiLM) -> ReadingKernel | None:
+    """Give what reads a few sentences in one call, if all layers are native."""
+    directions = (bilm.forward_layers, bilm.backward_layers)
+    forward, backward = (
+        [layer.kernel for layer in layers if isinstance(layer, NativeLSTM)] for layers in directions
+    )
+    if not forward or [len(forward), len(backward)] != list(map(len, directions)):
+        return None
+    return ReadingKernel(forward, backward, bilm.config.skip_connections)
+
+
+def _named(prefix: str, tensors: Tensors) -> Tensors:
+    return {f"{prefix}.{name}": tensor for name, tensor in tensors.items()}

@@ -1,0 +1,1 @@
+"""The GPU backend: fused layers, word table, kernels in Triton."""

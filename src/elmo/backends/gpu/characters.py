@@ -1,0 +1,113 @@
+"""The encoder of characters for inference on a GPU.
+
+Filters work by a table of their responses to single characters (`kernels/word_filters.py`), which
+is exact. Highways and projection are those of the plain encoder, always in float32: they run once
+for each distinct word, and a word's own vector should be as exact as it can be had.
+"""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from elmo.backends.gpu.kernels.inference_graphs import GraphCache
+from elmo.backends.gpu.kernels.word_filters import highest_responses
+from elmo.config import ElmoConfig
+from elmo.model.layers import CharacterEncoder
+from elmo.text.characters import padding_character
+
+_MOST_TABLE_BYTES = 512 << 20
+"""A table of a larger alphabet is not made: the plain convolution serves."""
+_MOST_WORDS = 16384
+"""Words encoded at a time: their highways take some hundred megabytes."""
+_GRAPH_WORDS = 128
+"""Up to so many words are encoded by a recorded graph, which belongs to a number of words."""
+_LEAST_GRAPH_WORDS = 8
+"""Fewer words are filled up, more of them to a power of two."""
+
+
+class FusedCharacterEncoder:
+    """Characters -> word vectors, for inference on a GPU.
+
+    Args:
+        encoder: The plain encoder, on its device. It is used, not copied.
+        config: Sizes.
+        compiled: Whether to run Triton kernels.
+    """
+
+    def __init__(self, encoder: CharacterEncoder, config: ElmoConfig, compiled: bool) -> None:
+        self._encoder = encoder
+        self._padding = padding_character(config)
+        self._compiled = compiled
+        self._widest = max(width for width, _ in config.filters)
+        numbers = torch.tensor([number for _, number in config.filters])
+        widths = torch.tensor([width for width, _ in config.filters], dtype=torch.int32)
+        device = encoder.embedding.weight.device
+        self._widths = widths.repeat_interleave(numbers).to(device)
+        biases = [convolution.bias for convolution in _convolutions(encoder)]
+        self._bias = torch.cat([bias for bias in biases if bias is not None]).detach()
+        self._table: Tensor | None = None
+        if 4 * self._widest * config.n_characters * config.n_filters <= _MOST_TABLE_BYTES:
+            self._table = _response_table(encoder, self._widest)
+        has_graphs = device.type == "cuda" and self._table is not None
+        self._graphs = GraphCache() if has_graphs else None
+
+    def __call__(self, ids: Tensor) -> Tensor:
+        """Give the vectors `(n, projection_dim)` of words spelt as `(n, max_characters)`."""
+        if self._graphs is not None and 0 < len(ids) <= _GRAPH_WORDS:
+            rows = max(_LEAST_GRAPH_WORDS, 1 << (len(ids) - 1).bit_length())
+            filled = F.pad(ids, (0, 0, 0, rows - len(ids)), value=self._padding)
+            (vectors,) = self._graphs.run(rows, self._encode_for_graph, (filled,))
+            return vectors[: len(ids)]
+        parts = [self._encode(part) for part in torch.split(ids, _MOST_WORDS)]
+        return parts[0] if len(parts) == 1 else torch.cat(parts)
+
+    def _encode(self, ids: Tensor) -> Tensor:
+        if self._table is None:
+            vectors: Tensor = self._encoder(ids)
+            return vectors
+        windows = telling_windows(ids, self._padding, self._widest)
+        highest = highest_responses(
+            ids, windows, self._table, self._widths, self._widest, self._compiled
+        )
+        return self._encoder.finish(highest.add_(self._bias))
+
+    def _encode_for_graph(self, ids: Tensor) -> tuple[Tensor]:
+        return (self._encode(ids),)
+
+
+def telling_windows(ids: Tensor, padding: int, widest: int) -> Tensor:
+    """Say how many windows tell all there is to know about each word, int32 `(n,)`.
+
+    One window wholly inside the padding stands for all of them. A word that leaves no room for one
+    needs every window of the shortest filter.
+
+    Args:
+        ids: Words as characters, `(n, max_characters)`.
+        padding: The character behind their end.
+        widest: Characters of the widest filter.
+    """
+    longest = ids.shape[1]
+    places = torch.arange(1, longest + 1, dtype=torch.int32, device=ids.device)
+    lengths = torch.where(ids != padding, places, 0).amax(dim=1)
+    return torch.where(lengths + widest <= longest, lengths + 1, longest).to(torch.int32)
+
+
+def _convolutions(encoder: CharacterEncoder) -> list[nn.Conv1d]:
+    return [c for c in encoder.convolutions if isinstance(c, nn.Conv1d)]
+
+
+def _response_table(encoder: CharacterEncoder, widest: int) -> Tensor:
+    """Give each filter's response to each character at each offset of a window.
+
+    Returns:
+        Shape `(widest * n_characters, n_filters)`, zero at offsets beyond a filter's width.
+    """
+    characters = encoder.embedding.weight.detach().double()
+    weights = [
+        F.pad(c.weight.detach(), (0, widest - c.weight.shape[2])) for c in _convolutions(encoder)
+    ]
+    weight = torch.cat(weights).double()  # (n_filters, char_dim, widest)
+    responses = torch.einsum("cd,fdo->ocf", characters, weight)
+    return responses.float().reshape(-1, len(weight)).contiguous()

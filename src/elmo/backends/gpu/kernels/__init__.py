@@ -1,0 +1,1 @@
+"""Kernels in Triton, each beside what launches it."""

@@ -1,0 +1,397 @@
+"""Context-free word vectors that stay on a GPU: new words are spelt and sent once.
+
+The host keeps a slot for each known word, the GPU a table with a row for each slot. Mapping a word
+to its slot is all the host does for a known word, millions of times a second: one lookup in a
+dictionary, in a loop that runs in C (`kernels/word_numbers.py`, or inside of Python and NumPy where
+that cannot be built). All words of a call are looked up ahead, in the order given: batches take
+sentences from here and there, and lookups that jump about in memory take longer.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from itertools import chain, count, islice
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from elmo.backends.gpu.kernels.word_numbers import find_words, renumber_runs
+from elmo.embed.words import ComputeVectors, TokenFile
+from elmo.errors import InputError
+from elmo.runtime.devices import send
+from elmo.runtime.interrupts import interrupts_later
+from elmo.text.characters import ragged_positions
+from elmo.text.sentences import Words, checked_sentences
+
+Numbers = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
+
+_MOST_AHEAD = 1 << 18
+"""Distinct words that are looked up ahead at most: those that are new are spelt at once."""
+
+
+class WordsOfBatch(NamedTuple):
+    """The words of a batch, on a device."""
+
+    vectors: Tensor
+    """Vectors of the distinct words, `(m, dim)`."""
+    tokens: Tensor
+    """Which of them stands at each place, one sentence after another, int64 `(n,)`."""
+    n_cut: int
+    """How many of the n are longer than the model reads and lose their end."""
+
+
+class DeviceWordVectors:
+    """Word vectors by word, on a device: from memory, else from a file, else computed.
+
+    Args:
+        compute: Gives the vectors `(n, dim)` of n distinct words, on the device.
+        dim: Width of a vector.
+        capacity: How many vectors are kept; those not asked for longest go first.
+        device: Where vectors are kept.
+        are_cut: Tells which words are longer than the model reads.
+        file: Precomputed vectors.
+    """
+
+    def __init__(
+        self,
+        compute: ComputeVectors,
+        dim: int,
+        capacity: int,
+        device: torch.device,
+        are_cut: Callable[[Sequence[str]], Flags],
+        file: TokenFile | None = None,
+    ) -> None:
+        self._compute = compute
+        self._capacity = capacity
+        self._device = device
+        self._are_cut = are_cut
+        self._file = file
+        self._table = torch.empty(capacity, dim, device=device)
+        self._lock = threading.Lock()
+        self._forget()
+
+    def __len__(self) -> int:
+        return len(self._slots)
+
+    def clear(self) -> None:
+        """Forget all vectors."""
+        with self._lock:
+            self._forget()
+
+    def _forget(self) -> None:
+        self._slots = _Slots(self._capacity)
+        self._words: list[str] = []
+        """The word of each slot that has one: they are filled one after another."""
+        self._cut = np.zeros(self._capacity, dtype=bool)
+        self._used: Numbers = np.zeros(self._capacity, dtype=np.int64)
+        """The batch that last had the word of each slot; the first one is 1."""
+        self._batch = 0
+
+    def lookup(self, words: Sequence[str]) -> Tensor:
+        """Give the vectors of words, shape `(len(words), dim)`."""
+        found = self.read([list(words)])
+        return found.vectors[found.tokens]
+
+    def read(self, sentences: Sentences) -> WordsOfBatch:
+        """Give the words of a batch."""
+        if isinstance(sentences, SentencesReadAhead):
+            return sentences.words_of_batch()
+        with interrupts_later(), self._lock:
+            text = self._read(*_renumber(self._find(sentences), self._limit()))
+        return _as_batch(text.vectors, text.tokens, text.cut)
+
+    def read_ahead(self, sentences: Sequence[Words], first: int = 0) -> Sentences:
+        """Look the words of many sentences up, so that `read` of some of them need not.
+
+        Args:
+            sentences: Lists of what should be words, which is found out here.
+            first: The number of the first sentence, for what is said of those that are not.
+
+        Returns:
+            What stands for the sentences; as they were where they have too many distinct words.
+        """
+        with interrupts_later(), self._lock:
+            slots = self._find(sentences, first)
+            limit = min(self._capacity, _MOST_AHEAD)
+            distinct, tokens = _renumber(slots, self._limit())
+            if len(distinct) > limit:
+                self._slots.drop(self._slots.take_new())
+                return sentences
+            text = self._read(distinct, tokens)
+        sizes = np.fromiter(map(len, sentences), dtype=np.int64, count=len(sentences))
+        return SentencesReadAhead(text, np.cumsum(sizes) - sizes, sizes)
+
+    def _limit(self) -> int:
+        """Give a bound of the numbers of words: slots, then new ones."""
+        return self._capacity + self._slots.n_new
+
+    def _read(self, distinct: Numbers, tokens: Numbers) -> _Text:
+        """Give the words of a text, new ones among them, and remember those.
+
+        Args:
+            distinct: Their numbers, sorted, `(m,)`: slots, then new words.
+            tokens: Which of them stands at each place, `(n,)`.
+        """
+        new_words = self._slots.take_new()
+        known = distinct[: len(distinct) - len(new_words)]
+        self._batch += 1
+        self._used[known] = self._batch
+        try:
+            new_cut = self._are_cut(new_words)
+            new = self._obtain(new_words)
+            vectors = self._table.index_select(0, send(known, self._device))
+            if new_words:
+                vectors = torch.cat([vectors, new])
+            slots = self._room_for(len(new_words))
+            if len(slots):
+                self._table.index_copy_(0, send(slots, self._device), new[: len(slots)])
+        except BaseException:  # such as too little memory: the words are as unknown as before
+            self._slots.drop(new_words)
+            raise
+        cut = np.concatenate([self._cut[known], new_cut])
+        self._remember(new_words, slots, new_cut)
+        return _Text(vectors, tokens, cut)
+
+    def _find(self, sentences: Sequence[Words], first: int = 0) -> Numbers:
+        """Give the slot of every word, new words included, `(n,)`; say what is not a word."""
+        try:
+            return self._slots.find(sentences)
+        except BaseException as error:
+            self._slots.drop(self._slots.take_new())
+            if isinstance(error, InputError | TypeError):  # the latter: nothing that can be a key
+                for _ in checked_sentences(sentences, first):  # names the place
+                    pass
+            raise
+
+    def _obtain(self, words: Sequence[str]) -> Tensor:
+        """Read or compute the vectors of new words."""
+        vectors = self._table.new_empty(len(words), self._table.shape[1])
+        rows = [None if self._file is None else self._file.row(word) for word in words]
+        missing = [place for place, row in enumerate(rows) if row is None]
+        on_file = [(place, row) for place, row in enumerate(rows) if row is not None]
+        if len(missing) == len(words):
+            return self._compute(words) if words else vectors
+        if missing:
+            computed = self._compute([words[place] for place in missing])
+            vectors[send(np.array(missing), self._device)] = computed
+        if self._file is not None:
+            places, file_rows = np.array(on_file).T
+            read = send(self._file.vectors(file_rows), self._device)
+            vectors[send(places.copy(), self._device)] = read
+        return vectors
+
+    def _remember(self, words: Sequence[str], slots: Numbers, cut: Flags) -> None:
+        """Note where the vectors of new words are; those for which there was no room are forgotten.
+
+        Args:
+            words: New words.
+            slots: Of the first of them, `(k,)`, as `_room_for` gave them.
+            cut: Which words are longer than the model reads, `(len(words),)`.
+        """
+        kept = words[: len(slots)]
+        self._slots.drop(words[len(kept) :])
+        self._slots.update(zip(kept, slots.tolist(), strict=True))
+        n_empty = min(len(kept), self._capacity - len(self._words))
+        self._words += kept[:n_empty]
+        for slot, word in zip(slots[n_empty:].tolist(), kept[n_empty:], strict=True):
+            self._slots.drop([self._words[slot]])
+            self._words[slot] = word
+        self._cut[slots] = cut[: len(kept)]
+
+    def _room_for(self, number: int) -> Numbers:
+        """Give slots for at most so many words.
+
+        Empty ones come first, then those of the words that were not asked for longest; the words of
+        this batch stay.
+        """
+        filled = len(self._words)
+        empty = np.arange(filled, min(self._capacity, filled + number))
+        self._used[empty] = self._batch
+        more = min(number - len(empty), self._capacity)
+        if not more:
+            return empty
+        oldest = np.argpartition(self._used, more - 1)[:more]
+        oldest = oldest[self._used[oldest] < self._batch]
+        self._used[oldest] = self._batch
+        return np.concatenate([empty, oldest])
+
+
+class SentencesReadAhead:
+    """Sentences whose words have been looked up.
+
+    Args:
+        text: The words of all sentences of the call.
+        starts: Where in it the words of each of these sentences begin, `(sentences,)`.
+        sizes: How many words each of them has, `(sentences,)`.
+    """
+
+    def __init__(self, text: _Text, starts: Numbers, sizes: Numbers) -> None:
+        self._text = text
+        self._starts = starts
+        self.sizes = sizes
+
+    def __len__(self) -> int:
+        return len(self.sizes)
+
+    def __getitem__(self, part: slice) -> SentencesReadAhead:
+        return SentencesReadAhead(self._text, self._starts[part], self.sizes[part])
+
+    def take(self, numbers: Sequence[int]) -> SentencesReadAhead:
+        """Give some of the sentences."""
+        chosen = np.asarray(numbers, dtype=np.int64)
+        return SentencesReadAhead(self._text, self._starts[chosen], self.sizes[chosen])
+
+    def words_of_batch(self) -> WordsOfBatch:
+        """Give the words of these sentences."""
+        text = self._text
+        distinct, tokens = _renumber_runs(text.tokens, self._starts, self.sizes, len(text.vectors))
+        vectors = text.vectors.index_select(0, send(distinct, text.vectors.device))
+        return _as_batch(vectors, tokens, text.cut[distinct])
+
+
+Sentences = Sequence[Words] | SentencesReadAhead
+
+
+def sizes_of(sentences: Sentences) -> list[int]:
+    """Give how many words each sentence has."""
+    if isinstance(sentences, SentencesReadAhead):
+        sizes: list[int] = sentences.sizes.tolist()
+        return sizes
+    return list(map(len, sentences))
+
+
+def take(sentences: Sentences, numbers: Sequence[int]) -> Sentences:
+    """Give some of the sentences."""
+    if isinstance(sentences, SentencesReadAhead):
+        return sentences.take(numbers)
+    return [sentences[number] for number in numbers]
+
+
+class _Text(NamedTuple):
+    """The words of some sentences."""
+
+    vectors: Tensor
+    """Vectors of the distinct words, on a device, `(m, dim)`."""
+    tokens: Numbers
+    """Which of them stands at each place, one sentence after another, `(n,)`."""
+    cut: Flags
+    """Which of them are longer than the model reads, `(m,)`."""
+
+
+def _as_batch(vectors: Tensor, tokens: Numbers, cut: Flags) -> WordsOfBatch:
+    n_cut = int(np.count_nonzero(cut[tokens])) if cut.any() else 0
+    return WordsOfBatch(vectors, send(tokens, vectors.device), n_cut)
+
+
+class _Slots(defaultdict[str, int]):
+    """Slots by word. A word that is not there gets a number above all slots and counts as new.
+
+    All of it happens inside of a dictionary, without a step in Python: texts bring many new words.
+
+    Args:
+        capacity: How many slots there are.
+    """
+
+    def __init__(self, capacity: int) -> None:
+        super().__init__()
+        self._capacity = capacity
+        self._begin()
+
+    def _begin(self) -> None:
+        self.default_factory = count(self._capacity).__next__
+        self._n_known = len(self)
+
+    @property
+    def n_new(self) -> int:
+        """How many words were new since `take_new`."""
+        return len(self) - self._n_known
+
+    def find(self, sentences: Sequence[Words]) -> Numbers:
+        """Give the number of every word, one sentence after another, `(n,)`.
+
+        Raises:
+            InputError: Something new is not a word.
+        """
+        self.drop(self.take_new())  # what a call that failed in between may have left
+        listed = sentences if isinstance(sentences, list) else list(sentences)
+        found = find_words(listed, self, self._capacity)
+        if found is None:
+            self.drop(self.take_new())  # what was found before something unusual was met
+            found = self.find_in_python(sentences)
+        return found
+
+    def find_in_python(self, sentences: Sequence[Words]) -> Numbers:
+        """Do as `find`: the reference, and the way where nothing can be built."""
+        words = chain.from_iterable(sentences)
+        n = sum(map(len, sentences))
+        slots = np.fromiter(map(self.__getitem__, words), dtype=np.int64, count=n)
+        for new in self._latest():
+            if not isinstance(new, str):
+                raise InputError(f"received {new!r}, expected a word")
+        return slots
+
+    def take_new(self) -> list[str]:
+        """Give the words that were new since the last time."""
+        new = self._latest()
+        self._begin()
+        return new
+
+    def _latest(self) -> list[str]:
+        """Give the new words in the order in which they came, as a dictionary keeps them."""
+        return list(islice(reversed(self), self.n_new))[::-1]
+
+    def drop(self, words: Sequence[str]) -> None:
+        """Forget words; none may be new."""
+        for word in words:
+            del self[word]
+        self._n_known -= len(words)
+
+
+def _renumber(numbers: Numbers, limit: int) -> tuple[Numbers, Numbers]:
+    """Give the distinct numbers, sorted, and for each number its place among them.
+
+    Args:
+        numbers: Each from 0 to `limit - 1`.
+        limit: Bound of the numbers.
+    """
+    whole = np.zeros(1, dtype=np.int64), np.array([len(numbers)])
+    return _renumber_runs(numbers, *whole, limit)
+
+
+def _renumber_runs(
+    numbers: Numbers, starts: Numbers, sizes: Numbers, limit: int
+) -> tuple[Numbers, Numbers]:
+    """Do the same with runs of an array; see `renumber_runs`."""
+    found = None
+    if not _are_few(int(sizes.sum()), limit):
+        found = renumber_runs(numbers, starts, sizes, limit)
+    return found or renumber_in_numpy(numbers, starts, sizes, limit)
+
+
+def renumber_in_numpy(
+    numbers: Numbers, starts: Numbers, sizes: Numbers, limit: int
+) -> tuple[Numbers, Numbers]:
+    """Do the same: the reference, the way for a few, and that where nothing can be built."""
+    run, place = ragged_positions(sizes)
+    chosen = numbers[starts[run] + place]
+    if _are_few(len(chosen), limit):
+        distinct, inverse = np.unique(chosen, return_inverse=True)
+        return distinct, inverse
+    # Without sorting: a tenth of the time.
+    seen = np.zeros(limit, dtype=bool)
+    seen[chosen] = True
+    distinct = np.flatnonzero(seen)
+    places = np.empty(limit, dtype=np.int64)
+    places[distinct] = np.arange(len(distinct))
+    return distinct, places[chosen]
+
+
+def _are_few(numbers: int, limit: int) -> bool:
+    """Tell whether sorting so many numbers takes less time than looking through all."""
+    return 8 * numbers < limit

@@ -1,0 +1,1 @@
+"""Whole files of vectors: HDF5, npz, safetensors, Parquet."""

@@ -1,0 +1,114 @@
+"""What all commands share: the application object, exit codes, and how they speak to people."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from cyclopts import App, Parameter
+
+from elmo import __version__
+from elmo.errors import OutputError, reason_of
+from elmo.settings import EmbedSettings, ModelChoice
+
+if TYPE_CHECKING:
+    from elmo.embedder import ELMo
+
+DONE, STOPPED, REFUSED = 0, 1, 2
+"""Exit codes: done; stopped half-way (interrupted, disk full, a bug); cannot use what was given."""
+
+
+def print_panel(console: Any, options: Any, panel: Any, without: Collection[str] = ()) -> None:
+    """Print a table of flags, their texts flowing freely.
+
+    The line breaks of our docstrings, and the spaces behind them, mean nothing to readers of help.
+
+    Args:
+        console: Where to.
+        options: Of the console.
+        panel: The table.
+        without: Flags that mean nothing to the command, and are left out.
+    """
+    from cyclopts.help.formatters import DefaultFormatter
+    from rich.text import Text
+
+    panel.entries = [e for e in panel.entries if not set(e.names).intersection(without)]
+    for entry in panel.entries:
+        text = getattr(entry.description, "primary_renderable", None)
+        if isinstance(text, Text):
+            entry.description.primary_renderable = Text(" ".join(text.plain.split()), end=text.end)
+    DefaultFormatter()(console, options, panel)
+
+
+app = App(
+    name="elmo",
+    help_formatter=print_panel,
+    default_parameter=Parameter(negative=()),
+    help_format="plaintext",  # the default imports a Markdown parser, a third of the start-up
+    help="Deep contextualized word vectors from any published ELMo: exact, deterministic, fast.",
+    version=__version__,
+)
+
+Flags = Parameter(name="*")
+"""The fields of a dataclass as flags of their own."""
+
+
+def say(text: str) -> None:
+    """Write a line for people, to standard error."""
+    sys.stderr.write(f"{text}\n")
+
+
+def show(text: str) -> None:
+    """Write a line of data, to standard output."""
+    with writing_to("standard output"):
+        sys.stdout.write(f"{text}\n")
+
+
+@contextmanager
+def writing_to(output: str) -> Iterator[None]:
+    """Name the output that could not be written to; a reader that went away is no error."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise OutputError(f"cannot write to {output}: {reason_of(error)}") from None
+
+
+def told_of_cut_words(count: int) -> str:
+    """Say that words lost their end."""
+    if count == 1:
+        return "1 word was longer than the model reads and was cut"
+    return f"{count:,} words were longer than the model reads and were cut"
+
+
+def left_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Align columns of text on the left."""
+    lines = [header, *rows]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
+        for line in lines
+    )
+
+
+def load_model(choice: ModelChoice, settings: EmbedSettings | None = None) -> ELMo:
+    """Load the model that was chosen."""
+    from elmo.embed.words import TokenFile
+    from elmo.embedder import ELMo
+    from elmo.text.vocabulary import Vocabulary
+
+    token_file = None
+    if settings is not None and settings.token_file is not None:
+        words = settings.token_vocabulary
+        token_file = TokenFile(settings.token_file, Vocabulary.read(words) if words else None)
+    return ELMo.from_pretrained(
+        choice.model,
+        options=choice.options,
+        weights=choice.weights,
+        precision=choice.precision,
+        device=choice.device,
+        token_file=token_file,
+    )

@@ -1,0 +1,391 @@
+"""Commands that use a model as a language model: perplexity, score, substitutes."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from cyclopts import Parameter
+
+from elmo.cli.base import DONE, Flags, app, say, show, told_of_cut_words
+from elmo.errors import ElmoError, InputError
+from elmo.runtime.wording import counted
+from elmo.settings import ModelChoice, ReadingSettings, StatePolicy, SurprisalUnit, TokenizerName
+
+if TYPE_CHECKING:
+    from elmo.lm.scoring import LanguageModelScorer, SentenceScore, Substitutes
+    from elmo.text.files import TextFile, Tokenizer
+
+_MODEL = ModelChoice()
+_READING = ReadingSettings()
+_MARKED = re.compile(r"\[([^\[\]]*)\]")
+_WEIGHTS = (".safetensors", ".hdf5", ".h5", ".pkl")
+_SHOWN = 40
+"""Characters of a word that tables show."""
+
+_Hyphen = Parameter(allow_leading_hyphen=True)  # "-" is standard input
+
+
+@app.command
+def perplexity(
+    model: Annotated[str | None, Parameter(name="MODEL"), _Hyphen] = None,
+    text: Annotated[str | None, Parameter(name="TEXT"), _Hyphen] = None,
+    /,
+    *,
+    choice: Annotated[ModelChoice, Flags] = _MODEL,
+    settings: Annotated[ReadingSettings, Flags] = _READING,
+    skip_unknown: bool = False,
+    words: int | None = None,
+    as_json: Annotated[bool, Parameter(name="--json")] = False,
+    quiet: bool = False,
+) -> int:
+    """Measure how well a model predicts a text, forwards and backwards.
+
+    Every sentence counts with its words and one boundary, as in training; blank lines do not. Of a
+    folder that elmo prepare wrote, the held-out documents are read on and on, as in training.
+
+    Parameters
+    ----------
+    model
+        A name that elmo models lists, folder, weights file, or repository of the Hugging Face Hub,
+        with an output layer. With --model, or with --options and --weights, there is only TEXT;
+        a single argument is TEXT, too, and the model the default one.
+    text
+        Text, one sentence a line (or raw text, see --tokenizer); may be compressed; - for standard
+        input; or a folder that elmo prepare wrote.
+    choice
+        Which model.
+    settings
+        How the text is read.
+    skip_unknown
+        Do not count words that are not in the model's vocabulary.
+    words
+        Of a folder, read so many words at most.
+    as_json
+        As JSON, for programs.
+    quiet
+        No progress.
+    """
+    choice, text = _model_and(text, model, choice)
+    if text is None:
+        raise ElmoError("elmo perplexity needs TEXT; see elmo perplexity --help")
+    if Path(text).is_dir():
+        return _show_heldout(choice, Path(text), words, as_json, quiet)
+    with _open_text(text, settings) as source:
+        scorer = _load(choice)
+        found = scorer.perplexity(
+            source.sentences(show_progress=not quiet),
+            state=settings.state,
+            count_unknown=not skip_unknown,
+            batch_size=settings.batch_size,
+        )
+    if as_json:
+        facts = {**dataclasses.asdict(found), "unknown_rate": found.unknown_rate}
+        show(json.dumps(facts, indent=2))
+        return DONE
+    show(f"forward     {found.forward:,.3f}")
+    show(f"backward    {found.backward:,.3f}")
+    show(f"mean        {found.mean:,.3f}")
+    show(f"sentences   {found.n_sentences:,}")
+    show(f"words       {found.n_words:,}")
+    treated = "counted as <UNK>" if found.counts_unknown else "not counted"
+    show(f"unknown     {found.n_unknown:,} ({found.unknown_rate:.2%} of the words, {treated})")
+    show(f"predictions {found.n_predictions:,} in each direction")
+    _tell_of_cut_words(scorer)
+    return DONE
+
+
+@app.command
+def score(
+    model: Annotated[str | None, Parameter(name="MODEL"), _Hyphen] = None,
+    text: Annotated[str | None, Parameter(name="TEXT"), _Hyphen] = None,
+    /,
+    *,
+    choice: Annotated[ModelChoice, Flags] = _MODEL,
+    settings: Annotated[ReadingSettings, Flags] = _READING,
+    unit: SurprisalUnit = "nats",
+    as_json: Annotated[bool, Parameter(name="--json")] = False,
+    quiet: bool = False,
+) -> int:
+    """Show how surprising each word of a text is: forwards, backwards, and from both sides.
+
+    Parameters
+    ----------
+    model
+        A name that elmo models lists, folder, weights file, or repository of the Hugging Face Hub,
+        with an output layer. With --model, or with --options and --weights, there is only TEXT; a
+        single argument that is a text file is TEXT, too, and the model the default one.
+    text
+        Text, one sentence a line (or raw text, see --tokenizer); may be compressed; standard input
+        by default.
+    choice
+        Which model.
+    settings
+        How the text is read.
+    unit
+        Logarithms to the base e (nats) or 2 (bits).
+    as_json
+        As JSON, one sentence a line.
+    quiet
+        No progress.
+    """
+    choice, text = _model_and(text, model, choice, alone="model")
+    with _open_text(text or "-", settings) as source:
+        scorer = _load(choice)
+        scores = scorer.stream(
+            source.sentences(show_progress=not quiet),
+            state=settings.state,
+            unit=unit,
+            batch_size=settings.batch_size,
+        )
+        for number, scored in enumerate(scores, start=1):
+            if as_json:
+                facts = {"sentence": number, **scored.to_dict()}
+                show(json.dumps(facts, ensure_ascii=False))
+            else:
+                _show_scores(number, scored)
+    _tell_of_cut_words(scorer)
+    return DONE
+
+
+@app.command
+def substitutes(
+    model: Annotated[str | None, Parameter(name="MODEL"), _Hyphen] = None,
+    sentence: Annotated[str | None, Parameter(name="SENTENCE"), _Hyphen] = None,
+    /,
+    *,
+    choice: Annotated[ModelChoice, Flags] = _MODEL,
+    top: Annotated[int, Parameter(name=["--top", "-k"])] = 10,
+    state: StatePolicy = "zero",
+    tokenizer: TokenizerName = "whitespace",
+    as_json: Annotated[bool, Parameter(name="--json")] = False,
+) -> int:
+    """List the words that both directions accept in the place of marked ones.
+
+    For instance: elmo substitutes MODEL "The [bank] of the river ."
+
+    Parameters
+    ----------
+    model
+        A name that elmo models lists, folder, weights file, or repository of the Hugging Face Hub,
+        with an output layer. With --model, or with --options and --weights, there is only SENTENCE;
+        a single argument is SENTENCE, too, and the model the default one.
+    sentence
+        A sentence with one or more words in square brackets, each looked at on its own.
+    choice
+        Which model.
+    top
+        How many words.
+    state
+        What the layers remember when the sentence begins.
+    tokenizer
+        How the sentence is split into words.
+    as_json
+        As JSON, for programs.
+    """
+    choice, sentence = _model_and(sentence, model, choice)
+    if sentence is None:
+        raise ElmoError("elmo substitutes needs SENTENCE; see elmo substitutes --help")
+    from elmo.text.files import get_tokenizer
+
+    words, positions = marked_words(sentence, get_tokenizer(tokenizer))
+    scorer = _load(choice)
+    results = [scorer.substitutes(words, place, top, state=state) for place in positions]
+    if as_json:
+        show(json.dumps([_as_json(result) for result in results], ensure_ascii=False, indent=2))
+        return DONE
+    for result in results:
+        _show_substitutes(result)
+    return DONE
+
+
+def _show_heldout(
+    choice: ModelChoice, folder: Path, words: int | None, as_json: bool, quiet: bool
+) -> int:
+    """Measure a model on the held-out documents of a prepared corpus."""
+    from elmo.hub.names import DEFAULT_MODEL
+    from elmo.training.heldout import heldout_perplexity
+
+    if choice.options is not None:
+        raise ElmoError("a folder of elmo prepare needs a model with an output layer: give --model")
+    found = heldout_perplexity(
+        choice.model or DEFAULT_MODEL, folder, choice.device, words, show_progress=not quiet
+    )
+    if as_json:
+        show(json.dumps(dataclasses.asdict(found), indent=2))
+        return DONE
+    show(f"forward     {found.forward:,.3f}")
+    show(f"backward    {found.backward:,.3f}")
+    show(f"mean        {found.mean:,.3f}")
+    show(f"predictions {found.n_predictions:,} in each direction")
+    show(f"unknown     {found.unknown_rate:.2%} of the held-out words, counted as <UNK>")
+    return DONE
+
+
+def marked_words(sentence: str, tokenizer: Tokenizer) -> tuple[list[str], list[int]]:
+    """Split a sentence; the words in square brackets are marked.
+
+    Args:
+        sentence: Such as `The [bank] of the river .`
+        tokenizer: Splits the parts between the marks, and what is marked.
+
+    Returns:
+        All words, and the positions of the marked ones.
+    """
+    words: list[str] = []
+    positions: list[int] = []
+    # With one group in the pattern, what is marked stands at the odd places.
+    for place, part in enumerate(_MARKED.split(sentence)):
+        split = [word for words in tokenizer.sentences(part) for word in words]
+        if place % 2:
+            if len(split) != 1:
+                raise InputError(
+                    f"[{part}] marks {counted(len(split), 'word')}, expected one: mark each word "
+                    "by its own brackets"
+                )
+            positions.append(len(words))
+        words += split
+    if not positions:
+        raise InputError(
+            f"no word of {_shown(sentence)!r} is marked: put square brackets around one, as in "
+            "'The [bank] of the river .'"
+        )
+    return words, positions
+
+
+# --- what goes in ---------------------------------------------------------------------------------
+
+
+def _model_and(
+    rest: str | None, model: str | None, choice: ModelChoice, alone: str = "rest"
+) -> tuple[ModelChoice, str | None]:
+    """Understand two arguments of which the first may be given as a flag instead.
+
+    Args:
+        rest: The second argument.
+        model: The first argument.
+        choice: The flags.
+        alone: What a single argument is where no flag names a model: "model" or "rest".
+    """
+    if choice.model or choice.options or choice.weights:
+        if rest is not None:
+            raise ElmoError(
+                f"the model is named twice: {model!r}, and by a flag; leave one of them out"
+            )
+        return choice, model
+    if rest is None and (alone == "rest" or _is_text_file(model)):
+        return choice, model
+    return dataclasses.replace(choice, model=model), rest
+
+
+def _is_text_file(name: str | None) -> bool:
+    """Tell whether a name is that of a file or a pipe which is not a model's."""
+    from elmo.text.files import is_readable
+
+    return name is not None and is_readable(name) and Path(name).suffix not in _WEIGHTS
+
+
+def _load(choice: ModelChoice) -> LanguageModelScorer:
+    from elmo.lm.scoring import LanguageModelScorer
+
+    return LanguageModelScorer.from_pretrained(
+        choice.model,
+        options=choice.options,
+        weights=choice.weights,
+        precision=choice.precision,
+        device=choice.device,
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class _Source:
+    """A text that is being read."""
+
+    file: TextFile
+    tokenizer: Tokenizer
+
+    def sentences(self, show_progress: bool) -> Iterator[list[str]]:
+        """Yield sentences, moving a progress bar along with the bytes that were read."""
+        from tqdm import tqdm
+
+        from elmo.text.files import read_sentences
+
+        total = self.file.total_bytes
+        with tqdm(total=total, disable=not show_progress, unit="B", unit_scale=True) as bar:
+            for sentence in read_sentences(self.file, self.tokenizer):
+                yield sentence
+                bar.update(self.file.bytes_read - bar.n)
+
+
+@contextmanager
+def _open_text(path: str, settings: ReadingSettings) -> Iterator[_Source]:
+    from elmo.text.files import TextFile, get_tokenizer
+
+    tokenizer = get_tokenizer(settings.tokenizer)
+    with TextFile(path, settings.encoding) as file:
+        yield _Source(file, tokenizer)
+
+
+# --- what comes out -------------------------------------------------------------------------------
+
+
+def _show_scores(number: int, scored: SentenceScore) -> None:
+    rows = list(
+        zip(scored.words, scored.known, scored.forward, scored.backward, scored.joint, strict=True)
+    )
+    names = [_shown(word) + ("" if known else " (as <UNK>)") for word, known, *_ in rows]
+    width = max(map(len, [f"sentence {number}", *names]))
+    show(f"{f'sentence {number}':<{width}}   forward  backward     joint  ({scored.unit})")
+    for name, (_, _, forward, backward, joint) in zip(names, rows, strict=True):
+        show(f"{name:<{width}}  {forward:8.3f}  {backward:8.3f}  {joint:8.3f}")
+    show(f"{'</S>':<{width}}  {scored.end:8.3f}")
+    show(f"{'<S>':<{width}}  {'':8}  {scored.begin:8.3f}")
+    show("")
+
+
+def _show_substitutes(result: Substitutes) -> None:
+    word = result.sentence[result.position]
+    entries = [*result.words, result.original]
+    width = max(len(_shown(entry.word)) for entry in entries)
+    width = max(width, len("word"))
+    show(f"in the place of {_shown(word)!r}, word {result.position + 1}:")
+    show(f"rank  {'word':<{width}}     joint   forward  backward")
+    for rank, entry in enumerate(result.words, start=1):
+        mark = "  <- the word itself" if rank == result.rank else ""
+        show(f"{rank:4}  {_shown(entry.word):<{width}}  {_percents(entry)}{mark}")
+    if result.rank is None:
+        show(
+            f"   -  {result.original.word:<{width}}  {_percents(result.original)}  <- it is unknown"
+        )
+    elif result.rank > len(result.words):
+        name = _shown(result.original.word)
+        show(f"{result.rank:4}  {name:<{width}}  {_percents(result.original)}  <- the word itself")
+    show("")
+
+
+def _percents(entry: tuple[str, float, float, float]) -> str:
+    return "  ".join(f"{value:8.3%}" for value in entry[1:])
+
+
+def _as_json(result: Substitutes) -> dict[str, object]:
+    return {
+        "word": result.sentence[result.position],
+        "position": result.position,
+        "rank": result.rank,
+        "original": result.original._asdict(),
+        "substitutes": [entry._asdict() for entry in result.words],
+    }
+
+
+def _shown(word: str) -> str:
+    return word if len(word) <= _SHOWN else word[: _SHOWN - 3] + "..."
+
+
+def _tell_of_cut_words(scorer: LanguageModelScorer) -> None:
+    if scorer.n_cut_words:
+        say(told_of_cut_words(scorer.n_cut_words))

@@ -1,0 +1,320 @@
+"""The commands of tasks: task train, evaluate, predict, report, split."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Annotated, Any
+
+from cyclopts import App, Parameter
+
+from elmo.cli.base import DONE, STOPPED, Flags, app, say, show, writing_to
+from elmo.cli.config_flags import config_path, with_values
+from elmo.errors import ConfigError, OutputError, reason_of
+from elmo.runtime.settings_files import changes, from_toml
+from elmo.runtime.wording import counted
+from elmo.settings import TokenizerName
+from elmo.tasks.report.settings import ReportSettings
+from elmo.tasks.settings import SplitName, TaskName, TaskSettings
+
+if TYPE_CHECKING:
+    from elmo.tasks.run.training import TaskReport
+
+_TRAIN = TaskSettings()
+_REPORT = ReportSettings()
+_AT_ONCE = 512
+"""Lines that are predicted in one go."""
+_Several = Parameter(consume_multiple=True)
+
+task = App(
+    name="task",
+    help="Train, measure and use small models that read ELMo: classify (texts with labels), tag "
+    "(entities, parts of speech), srl (semantic roles), nli (entailment), qa (questions about a "
+    "text), coref (coreference).",
+)
+app.command(task)
+
+
+@task.command
+def train(
+    kind: Annotated[TaskName, Parameter(name="TASK")],
+    /,
+    *,
+    config: Path | None = None,
+    settings: Annotated[TaskSettings, Flags] = _TRAIN,
+) -> int:
+    """Train a task; needs --data and --out.
+
+    ELMo's layers of all sentences are computed once and kept, so that the next run on the same
+    sentences starts at once. The best model by the --dev files is in --out, ready for evaluate and
+    predict.
+
+    Parameters
+    ----------
+    kind
+        classify, tag, srl, nli, qa or coref.
+    config
+        TOML file whose keys are the names of these flags; a flag that is given wins.
+    settings
+        How.
+    """
+    from elmo.tasks.run.training import train_task
+
+    del config  # its values are among the flags already, see `with_config`
+    report = train_task(kind, settings)
+    return _tell(report, settings)
+
+
+@task.command
+def evaluate(
+    folder: Annotated[Path, Parameter(name="DIR")],
+    /,
+    *,
+    data: Annotated[tuple[Path, ...], _Several],
+    model: str | None = None,
+    device: str = "auto",
+    cache: Path | None = None,
+    predictions: Path | None = None,
+    json: bool = False,
+    quiet: bool = False,
+) -> int:
+    """Measure a trained head on files of the format that it was trained on.
+
+    Parameters
+    ----------
+    folder
+        What elmo task train --out wrote.
+    data
+        Files to measure on.
+    model
+        Where the biLM is, if not where it was in training.
+    device
+        auto, cpu, cuda, cuda:1, ...
+    cache
+        Folder for the layers of sentences; by default the user's cache folder.
+    predictions
+        Write all predictions to this file, as JSON lines.
+    json
+        Print figures as JSON.
+    quiet
+        No progress.
+    """
+    from tqdm import tqdm
+
+    from elmo.tasks.features.layer_cache import default_folder
+    from elmo.tasks.run.trained import TrainedTask
+    from elmo.text.files import refuse_to_replace
+
+    if predictions is not None:
+        for path in data:
+            refuse_to_replace(path, predictions)
+    head = TrainedTask.load(
+        folder, model=model, device=device, cache=cache or default_folder(), quiet=quiet
+    )
+    examples = head.read(data)
+    with tqdm(total=len(examples), unit=" examples", disable=quiet) as bar:
+        found = head.predict(examples, bar.update)
+    if predictions is not None:
+        pairs = zip(examples, found, strict=True)
+        with _opened(predictions) as file:
+            _write(file, (head.task.render(example, own) for example, own in pairs))
+    _show_scores(head.task.evaluate(examples, found), json)
+    return DONE
+
+
+@task.command
+def predict(
+    folder: Annotated[Path, Parameter(name="DIR")],
+    text: Annotated[str, Parameter(name="TEXT|FILE|-", allow_leading_hyphen=True)] = "-",
+    /,
+    *,
+    out: Path | None = None,
+    model: str | None = None,
+    device: str = "auto",
+    tokenizer: TokenizerName | None = None,
+) -> int:
+    """Predict for raw text; one JSON record a line, for each text or each of its sentences.
+
+    Parameters
+    ----------
+    folder
+        What elmo task train --out wrote.
+    text
+        A text; or a file with a text on each line; or - for standard input.
+    out
+        Write to this file instead of standard output.
+    model
+        Where the biLM is, if not where it was in training.
+    device
+        auto, cpu, cuda, cuda:1, ...
+    tokenizer
+        How texts are split into words, if not as in training; whitespace for texts that are split
+        already.
+    """
+    from elmo.tasks.run.trained import TrainedTask
+    from elmo.text.files import refuse_to_replace
+
+    head = TrainedTask.load(folder, model=model, device=device, tokenizer=tokenizer)
+    if out is not None and text != "-":
+        refuse_to_replace(text, out)
+    with _opened(out) as file:
+        for first, lines in _blocks(_texts(text)):
+            records = head(lines)
+            _write(file, ({**record, "input": first + record["input"]} for record in records))
+    return DONE
+
+
+@task.command
+def report(*, settings: Annotated[ReportSettings, Flags] = _REPORT) -> int:
+    """Run all tasks with and without ELMo, and write tables and pictures of what it brings.
+
+    Every run is written down when it is done, and not done again: the command may be stopped at any
+    time, split by --tasks and --studies, and given again to go on.
+
+    Parameters
+    ----------
+    settings
+        Which runs, and where to write.
+    """
+    from elmo.tasks.report.grid import WORKER, run_in_processes, run_report
+    from elmo.tasks.report.page import write_report
+
+    if settings.only_write:
+        complete = True
+    elif settings.workers > 1:
+        each = dataclasses.replace(settings, workers=1, quiet=True)
+        complete = run_in_processes(settings, with_values(["task", "report"], changes(each)))
+    else:
+        complete = run_report(settings, say)
+    if WORKER in os.environ:
+        return DONE if complete else STOPPED
+    for line in write_report(settings.folder, settings.write):
+        say(line)
+    return DONE if complete else STOPPED
+
+
+@task.command
+def split(
+    name: Annotated[SplitName, Parameter(name="NAME")],
+    source: Annotated[Path, Parameter(name="SOURCE")],
+    out: Annotated[Path, Parameter(name="OUT")],
+    /,
+) -> int:
+    """Cut a data set that comes in one piece into train, dev and test.
+
+    The same files give the same parts: what is drawn is drawn with a fixed seed.
+
+    Parameters
+    ----------
+    name
+        Which data set.
+    source
+        Folder with its published files, packed or not.
+    out
+        Folder for the three files.
+    """
+    from elmo.tasks.readers.splits import SPLITS
+
+    for path in SPLITS[name](source, out):
+        show(str(path))
+    return DONE
+
+
+def with_config(arguments: list[str]) -> list[str]:
+    """Put the values of `task train --config FILE` among the flags, except those that are given.
+
+    Args:
+        arguments: The command line, the command first.
+    """
+    if arguments[:2] != ["task", "train"]:
+        return arguments
+    path = config_path(arguments)
+    return (
+        arguments
+        if path is None
+        else with_values(arguments, changes(from_toml(TaskSettings, path)))
+    )
+
+
+def _tell(report: TaskReport, settings: TaskSettings) -> int:
+    out = settings.out
+    if not report.finished:
+        rounds = counted(report.rounds, "round")
+        say(f"interrupted after {rounds}: the same command with --resume goes on")
+        return STOPPED
+    say(
+        f"{out}: {counted(report.n_train, 'example')}, {counted(report.rounds, 'round')}, "
+        f"{counted(report.steps, 'step')} in "
+        f"{report.seconds_training:,.0f} s after {report.seconds_preparing:,.0f} s of preparation; "
+        f"best by dev {report.metric} {100 * report.dev[report.metric]:.2f} in round "
+        f"{report.best_round}"
+    )
+    for place, weights in report.mix.items():
+        say(f"weights of layers ({place}): {', '.join(f'{weight:.3f}' for weight in weights)}")
+    if report.unknown:
+        shares = ", ".join(f"{100 * share:.1f} % in {p}" for p, share in report.unknown.items())
+        say(f"words without a static vector: {shares}")
+    _show_scores(report.test if report.test is not None else report.dev, as_json=False)
+    return DONE
+
+
+def _show_scores(scores: dict[str, float], as_json: bool) -> None:
+    if as_json:
+        show(json.dumps(scores))
+        return
+    width = max(map(len, scores))
+    for name, value in scores.items():
+        show(f"{name.ljust(width)}  {100 * value:6.2f}")
+
+
+def _texts(given: str) -> Iterator[str]:
+    """Give the lines of a file or of standard input, or the text itself."""
+    from elmo.text.files import COMPRESSED, TextFile, is_readable
+
+    path = Path(given)
+    if given == "-" or is_readable(given):
+        with TextFile(given) as file:
+            yield from file
+    elif " " not in given and ("/" in given or path.suffix in (".txt", *COMPRESSED)):
+        raise ConfigError(f"no such file: {given}")
+    else:
+        yield given
+
+
+def _blocks(lines: Iterable[str]) -> Iterator[tuple[int, list[str]]]:
+    """Give lines in lists, each with the number of its first line."""
+    block: list[str] = []
+    first = 0
+    for number, line in enumerate(lines):
+        block.append(line)
+        if len(block) == _AT_ONCE:
+            yield first, block
+            first, block = number + 1, []
+    if block:
+        yield first, block
+
+
+@contextmanager
+def _opened(path: Path | None) -> Iterator[IO[str]]:
+    if path is None:
+        yield sys.stdout
+        return
+    try:
+        with path.open("w", encoding="utf-8") as file:
+            yield file
+    except OSError as error:
+        if isinstance(error, ValueError):  # one of ours
+            raise
+        raise OutputError(f"cannot write {path}: {reason_of(error)}") from None
+
+
+def _write(file: IO[str], records: Iterable[dict[str, Any]]) -> None:
+    lines = "".join(f"{json.dumps(record, ensure_ascii=False)}\n" for record in records)
+    with writing_to("standard output" if file is sys.stdout else file.name):
+        file.write(lines)
+        file.flush()

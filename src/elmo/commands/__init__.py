@@ -1,1 +1,0 @@
-"""The commands of `elmo`, one file for each group of them."""

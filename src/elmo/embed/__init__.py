@@ -1,0 +1,1 @@
+"""Sentences to vectors: words, batches, layers, selection, results."""

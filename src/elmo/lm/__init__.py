@@ -1,0 +1,1 @@
+"""The biLM as a language model: output layers, losses, scores."""

@@ -1,0 +1,397 @@
+"""The language model at work: how surprising words are, how well a text fits, what fits a gap.
+
+The forward direction predicts word k from `<S> w1 ... w(k-1)` and at last `</S>`; the backward one
+predicts word k from `</S> wn ... w(k+1)` and at last `<S>`. Both give a distribution over the
+vocabulary of the model's output layer. A third one, *joint*, is their normalised product,
+
+    p(v) = f(v) b(v) / sum over u of f(u) b(u),
+
+which is high only for words that both directions accept.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple, Self, get_args
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from elmo.embed.pipeline import windows
+from elmo.errors import ConfigError, InputError
+from elmo.hub.names import HubOptions, open_model
+from elmo.lm.shifted import TopOutputs, open_output_layer, open_reader
+from elmo.lm.softmax_losses import pick, row_chunks
+from elmo.settings import Precision, StatePolicy, SurprisalUnit
+from elmo.text.sentences import Words, checked_sentences
+from elmo.text.vocabulary import SPECIALS, UNKNOWN
+from elmo.weights.checkpoint import Checkpoint
+
+Array = npt.NDArray[np.float32]
+
+_WINDOW_TOKENS = 4096
+"""Words that are read and go through the output layer together; no number depends on it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SentenceScore:
+    """How surprising each word of a sentence is: -log of its probability."""
+
+    words: tuple[str, ...]
+    known: tuple[bool, ...]
+    """Whether a word is in the vocabulary; one that is not is scored as `<UNK>`."""
+    forward: Array
+    """Given the words before, float32 `(n,)`."""
+    backward: Array
+    """Given the words after, float32 `(n,)`."""
+    joint: Array
+    """Given both, float32 `(n,)`; see the module."""
+    end: float
+    """Of the end of the sentence, forwards."""
+    begin: float
+    """Of the begin of the sentence, backwards."""
+    unit: SurprisalUnit = "nats"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give the same for JSON."""
+        columns = {"forward": self.forward, "backward": self.backward, "joint": self.joint}
+        rows = [
+            {"word": word, "known": known, **{name: float(c[k]) for name, c in columns.items()}}
+            for k, (word, known) in enumerate(zip(self.words, self.known, strict=True))
+        ]
+        return {"words": rows, "end": self.end, "begin": self.begin, "unit": self.unit}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Perplexity:
+    """How well a model predicts a text; the lower the better."""
+
+    forward: float
+    backward: float
+    mean: float
+    """exp of the mean surprisal in both directions: the geometric mean of the two."""
+    n_sentences: int
+    """Sentences with words; others are not counted."""
+    n_words: int
+    n_unknown: int
+    """Words that are not in the vocabulary."""
+    n_predictions: int
+    """What was predicted in each direction: every word that counts, and one boundary a sentence."""
+    counts_unknown: bool
+    """Whether unknown words count, as predictions of `<UNK>`."""
+
+    @property
+    def unknown_rate(self) -> float:
+        """Share of the words that are not in the vocabulary."""
+        return self.n_unknown / max(1, self.n_words)
+
+
+class Substitute(NamedTuple):
+    """A word that might stand in a place, and its probabilities there."""
+
+    word: str
+    joint: float
+    forward: float
+    backward: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Substitutes:
+    """What might stand in the place of a word."""
+
+    sentence: tuple[str, ...]
+    position: int
+    original: Substitute
+    """The word that stands there; as `<UNK>` if the vocabulary lacks it."""
+    rank: int | None
+    """Place of that word among all words, from 1; None if it is unknown."""
+    words: tuple[Substitute, ...]
+    """The likeliest words, best first."""
+
+
+class LanguageModelScorer:
+    """Asks a biLM with an output layer for probabilities of words.
+
+    Numbers depend on the sentence and the model alone, on a CPU bit for bit: not on the other
+    sentences of the call, their order, or the size of a batch. Only `state="carry"` is different,
+    by definition.
+
+    Args:
+        checkpoint: A model with `softmax` and `vocabulary`.
+        precision: `fp32`; or `bf16` on a CPU, see `ELMo`.
+        device: Where to compute; if None, a GPU if there is one.
+        word_cache_mb: Memory for the context-free vectors of words seen before.
+    """
+
+    def __init__(
+        self,
+        checkpoint: Checkpoint,
+        *,
+        precision: Precision = "fp32",
+        device: str | torch.device | None = None,
+        word_cache_mb: float = 64,
+    ) -> None:
+        self.vocabulary, self._output = open_output_layer(checkpoint)
+        self.config = checkpoint.config
+        self._reader = open_reader(checkpoint, precision, device, word_cache_mb)
+        self._output.to(self.device).requires_grad_(False).eval()
+        unknown = self.vocabulary.place(UNKNOWN)
+        assert unknown is not None
+        self._unknown = unknown
+
+    @classmethod
+    def from_pretrained(
+        cls,
+        name_or_path: str | Path | None = None,
+        *,
+        options: str | Path | None = None,
+        weights: str | Path | None = None,
+        precision: Precision = "fp32",
+        device: str | torch.device | None = None,
+        hub: HubOptions | None = None,
+    ) -> Self:
+        """Load a model in any layout; the arguments are those of `ELMo.from_pretrained`."""
+        checkpoint = open_model(name_or_path, options, weights, hub)
+        return cls(checkpoint, precision=precision, device=device)
+
+    @property
+    def device(self) -> torch.device:
+        """Where it computes."""
+        return self._reader.device
+
+    @property
+    def n_cut_words(self) -> int:
+        """How many words so far were longer than the model reads and lost their end."""
+        return self._reader.n_cut_words
+
+    def reset(self) -> None:
+        """Forget what `state="carry"` has carried so far."""
+        self._reader.carried.state = None
+
+    # --- questions --------------------------------------------------------------------------------
+
+    def score(
+        self,
+        sentences: Iterable[Iterable[str]],
+        *,
+        state: StatePolicy = "zero",
+        unit: SurprisalUnit = "nats",
+        batch_size: int | None = None,
+    ) -> list[SentenceScore]:
+        """Give the surprisal of every word of every sentence.
+
+        Args:
+            sentences: Lists of words.
+            state: What the layers remember when a sentence begins; see `ELMo.encode_tokens`.
+            unit: `nats` or `bits`.
+            batch_size: Sentences in a batch at most; it changes results only with `carry`, where
+                sentence i follows sentence i - batch_size (64 unless told).
+        """
+        return list(self.stream(sentences, state=state, unit=unit, batch_size=batch_size))
+
+    def stream(
+        self,
+        sentences: Iterable[Iterable[str]],
+        *,
+        state: StatePolicy = "zero",
+        unit: SurprisalUnit = "nats",
+        batch_size: int | None = None,
+    ) -> Iterator[SentenceScore]:
+        """Yield what `score` gives, one by one and in bounded memory."""
+        if unit not in get_args(SurprisalUnit):
+            raise ConfigError(f"unit is {unit!r}, expected one of {get_args(SurprisalUnit)}")
+        for window in self._windows(checked_sentences(sentences), state, batch_size):
+            yield from self._scores(window, self._outputs(window, state, batch_size), unit)
+
+    def perplexity(
+        self,
+        sentences: Iterable[Iterable[str]],
+        *,
+        state: StatePolicy = "zero",
+        count_unknown: bool = True,
+        batch_size: int | None = None,
+    ) -> Perplexity:
+        """Measure a text of any length in bounded memory.
+
+        Each sentence gives one prediction for each word and one for its far boundary, as in
+        training. Sentences without words are left out.
+
+        Args:
+            sentences: Lists of words.
+            state: See `score`; what was carried before is forgotten.
+            count_unknown: Whether words that are not in the vocabulary count, as `<UNK>`. A
+                perplexity with many of them is low, and means little.
+            batch_size: See `score`.
+        """
+        self.reset()
+        filled = (sentence for sentence in checked_sentences(sentences) if sentence)
+        sums = [0.0, 0.0]
+        n_sentences = n_words = n_unknown = n_predictions = 0
+        for window in self._windows(filled, state, batch_size):
+            goals = [self._goals(sentence) for sentence in window]
+            losses = self._losses(self._outputs(window, state, batch_size), goals, count_unknown)
+            for side, values in enumerate(losses):
+                sums[side] += math.fsum(values)  # exact: the order within a window is no matter
+            n_predictions += len(losses[0])
+            n_sentences += len(window)
+            n_words += sum(map(len, window))
+            n_unknown += sum(goal.known.count(False) for goal in goals)
+        if not n_predictions:
+            raise InputError("the text has no words: there is nothing to measure")
+        forward, backward = (total / n_predictions for total in sums)
+        return Perplexity(
+            forward=_exp(forward),
+            backward=_exp(backward),
+            mean=_exp((forward + backward) / 2),
+            n_sentences=n_sentences,
+            n_words=n_words,
+            n_unknown=n_unknown,
+            n_predictions=n_predictions,
+            counts_unknown=count_unknown,
+        )
+
+    def substitutes(
+        self, sentence: Iterable[str], position: int, k: int = 10, *, state: StatePolicy = "zero"
+    ) -> Substitutes:
+        """Find the words that both directions accept in the place of one.
+
+        They are ordered by their joint probability; sentence boundaries and `<UNK>` are no words.
+
+        Args:
+            sentence: Words.
+            position: Which one, from 0; negative ones count from the end.
+            k: How many words are wanted.
+            state: See `score`.
+        """
+        (words,) = checked_sentences([sentence])
+        position = _checked_position(words, position)
+        if not isinstance(k, int) or isinstance(k, bool) or k < 1:
+            raise ConfigError(f"k is {k!r}, expected a whole number of at least 1")
+        (outputs,) = self._outputs([words], state, None)
+        forward = self._output.log_probs(outputs.forward[position, None])[0]
+        backward = self._output.log_probs(outputs.backward[position + 1, None])[0]
+        joint = torch.log_softmax(forward + backward, dim=0)
+        order = torch.sort(joint, descending=True, stable=True).indices.tolist()
+        specials = {self.vocabulary.place(word) for word in SPECIALS}
+        ranked = [place for place in order if place not in specials]
+        table = torch.stack([joint, forward, backward], dim=1).double().exp()
+
+        def entry(place: int) -> Substitute:
+            return Substitute(self.vocabulary.words[place], *table[place].tolist())
+
+        own = self.vocabulary.place(words[position])
+        return Substitutes(
+            sentence=tuple(words),
+            position=position,
+            original=entry(self._unknown if own is None else own),
+            rank=ranked.index(own) + 1 if own is not None and own not in specials else None,
+            words=tuple(entry(place) for place in ranked[:k]),
+        )
+
+    # --- one window -------------------------------------------------------------------------------
+
+    def _windows(
+        self, sentences: Iterator[Words], state: StatePolicy, batch_size: int | None
+    ) -> Iterator[list[Words]]:
+        multiple = self._reader.carry_rows(batch_size) if state == "carry" else 1
+        return windows(sentences, _WINDOW_TOKENS, multiple)
+
+    def _outputs(
+        self, window: list[Words], state: StatePolicy, batch_size: int | None
+    ) -> list[TopOutputs]:
+        """Read sentences; their outputs in the order given."""
+        read = dict(self._reader.outputs(window, state, batch_size))
+        return [read[number] for number in range(len(window))]
+
+    def _goals(self, sentence: Words) -> _Goals:
+        places = [self.vocabulary.place(word) for word in (SPECIALS[0], *sentence, SPECIALS[1])]
+        ids = [self._unknown if place is None else place for place in places]
+        return _Goals(ids, [place is not None for place in places[1:-1]])
+
+    def _losses(
+        self, outputs: list[TopOutputs], goals: list[_Goals], count_unknown: bool
+    ) -> tuple[list[float], list[float]]:
+        """Give the surprisals that count, forwards and backwards.
+
+        All sentences go through the output layer together, which reads its weights only once.
+        """
+        counts = [[count_unknown or known for known in goal.known] for goal in goals]
+        forward = self._nll(
+            torch.cat([o.forward for o in outputs]),
+            torch.tensor([place for goal in goals for place in goal.ids[1:]]),
+        )
+        backward = self._nll(
+            torch.cat([o.backward for o in outputs]),
+            torch.tensor([place for goal in goals for place in goal.ids[:-1]]),
+        )
+        forward = forward[torch.tensor([c for words in counts for c in (*words, True)])]
+        backward = backward[torch.tensor([c for words in counts for c in (True, *words)])]
+        return forward.tolist(), backward.tolist()
+
+    def _scores(
+        self, window: list[Words], outputs: list[TopOutputs], unit: SurprisalUnit
+    ) -> Iterator[SentenceScore]:
+        goals = [self._goals(sentence) for sentence in window]
+        scale = 1 / math.log(2) if unit == "bits" else 1.0
+        ends = self._boundary_scores([o.forward[-1] for o in outputs], [g.ids[-1] for g in goals])
+        begins = self._boundary_scores([o.backward[0] for o in outputs], [g.ids[0] for g in goals])
+        columns = self._word_scores(outputs, goals) * scale
+        parts = torch.split(columns, [len(sentence) for sentence in window], dim=1)
+        for number, (forward, backward, joint) in enumerate(parts):
+            yield SentenceScore(
+                words=tuple(window[number]),
+                known=tuple(goals[number].known),
+                forward=forward.numpy().copy(),
+                backward=backward.numpy().copy(),
+                joint=joint.numpy().copy(),
+                end=ends[number] * scale,
+                begin=begins[number] * scale,
+                unit=unit,
+            )
+
+    def _boundary_scores(self, rows: list[Tensor], goals: list[int]) -> list[float]:
+        values: list[float] = self._nll(torch.stack(rows), torch.tensor(goals)).tolist()
+        return values
+
+    def _word_scores(self, outputs: list[TopOutputs], goals: list[_Goals]) -> Tensor:
+        """Give forward, backward and joint surprisals of the n words of all sentences, `(3, n)`."""
+        ids = torch.tensor([place for g in goals for place in g.ids[1:-1]], dtype=torch.int64)
+        before = torch.cat([o.forward[:-1] for o in outputs])
+        after = torch.cat([o.backward[1:] for o in outputs])
+        scores = torch.empty(3, len(ids))
+        for part in row_chunks(len(ids), len(self.vocabulary), self.device):
+            forward = self._output.log_probs(before[part])
+            backward = self._output.log_probs(after[part])
+            joint = torch.log_softmax(forward + backward, dim=1)
+            wanted = ids[part].to(self.device)
+            for row, table in enumerate((forward, backward, joint)):
+                scores[row, part] = -pick(table, wanted).cpu()
+        return scores
+
+    def _nll(self, rows: Tensor, goals: Tensor) -> Tensor:
+        return self._output.nll(rows, goals.to(self.device)).cpu()
+
+
+class _Goals(NamedTuple):
+    """What the two directions should predict in a sentence of n words."""
+
+    ids: list[int]
+    """`<S> w1 ... wn </S>` as places in the vocabulary, n + 2 of them."""
+    known: list[bool]
+    """Which of the n words are in the vocabulary."""
+
+
+def _checked_position(words: Sequence[str], position: int) -> int:
+    if not -len(words) <= position < len(words):
+        raise InputError(f"position {position} is outside the sentence of {len(words)} words")
+    return position % len(words)
+
+
+def _exp(surprisal: float) -> float:
+    """Give e^x, infinite where a float cannot hold it."""
+    return math.exp(surprisal) if surprisal < 700 else math.inf

@@ -1,0 +1,150 @@
+"""What a language model predicts from: outputs laid beside the words that they predict.
+
+`Reader` is the pipeline that embeds, asked for the outputs of both directions one step earlier: the
+output after `<S> w1 ... w(k-1)` stands beside word k.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from elmo.backends.cpu.model import PackedBiLM
+from elmo.backends.gpu.model import FusedBiLM, on_gpu
+from elmo.embed.pipeline import Pipeline
+from elmo.embed.selection import select_layers
+from elmo.errors import MissingFileError, WeightsError
+from elmo.lm.output_base import OutputLayer
+from elmo.lm.softmax import load_output_layer
+from elmo.model.bilm import BiLM, State, word_ids
+from elmo.runtime.devices import find_device
+from elmo.settings import Precision, StatePolicy
+from elmo.text.characters import BEGIN_SENTENCE, END_SENTENCE
+from elmo.text.sentences import Words
+from elmo.text.vocabulary import Vocabulary
+from elmo.weights.checkpoint import Checkpoint
+
+
+class TopOutputs(NamedTuple):
+    """The top outputs for a sentence of n words."""
+
+    forward: Tensor
+    """Row k predicts word k, the last row `</S>`; shape `(n + 1, projection_dim)`."""
+    backward: Tensor
+    """Row 0 predicts `<S>`, row k + 1 word k; shape `(n + 1, projection_dim)`."""
+
+
+class Reader(Pipeline):
+    """A pipeline that gives what predicts words, see `TopOutputs`."""
+
+    def outputs(
+        self, sentences: Sequence[Words], policy: StatePolicy, batch_size: int | None
+    ) -> Iterator[tuple[int, TopOutputs]]:
+        """Read sentences, batch by batch, in whatever order is fastest.
+
+        Args:
+            sentences: Lists of words, possibly empty.
+            policy: What the layers remember when a sentence begins.
+            batch_size: Sentences in a batch at most; with "carry", exactly.
+
+        Yields:
+            The number of a sentence and its outputs, on the model's device.
+        """
+        if policy == "carry":
+            yield from self._carried_outputs(sentences, self.carry_rows(batch_size))
+            return
+        width = self.config.projection_dim
+        top = select_layers("top", self.config)
+        for number, vectors in self.embed(sentences, top, policy, batch_size):
+            after_begin, after_end = self._after_boundaries(self._start(policy))
+            yield (
+                number,
+                TopOutputs(
+                    torch.cat([after_begin, vectors[:, :width]]),
+                    torch.cat([vectors[:, width:], after_end]),
+                ),
+            )
+
+    def _after_boundaries(self, start: State) -> list[Tensor]:
+        """Give the top outputs at `<S>` forwards and at `</S>` backwards, `(1, dim)` each.
+
+        The state holds what each layer gave before its residual.
+        """
+        tops = []
+        for direction in range(2):
+            hidden = start.hidden[:, direction]
+            top = hidden[0]
+            for above in hidden[1:]:
+                top = above + top if self.config.skip_connections else above
+            tops.append(top)
+        return tops
+
+    def _carried_outputs(
+        self, sentences: Sequence[Words], rows: int
+    ) -> Iterator[tuple[int, TopOutputs]]:
+        """Read as `embed` does with carried state, boundaries included."""
+        width = self.config.projection_dim
+        for first in range(0, len(sentences), rows):
+            batch = [
+                [BEGIN_SENTENCE, *sentence, END_SENTENCE]
+                for sentence in sentences[first : first + rows]
+            ]
+            start = self.carried.first_rows(len(batch), self.device)
+            layers, final = self._run(batch, start, self.config.n_layers)
+            self.carried.keep(final)
+            parts = torch.split(layers[-1], [len(sentence) for sentence in batch])
+            for number, part in enumerate(parts, start=first):
+                yield number, TopOutputs(part[:-1, :width].clone(), part[1:, width:].clone())
+
+
+def open_reader(
+    checkpoint: Checkpoint,
+    precision: Precision,
+    device: str | torch.device | None,
+    word_cache_mb: float,
+) -> Reader:
+    """Put a model where it will compute: packed on a CPU, fused on a GPU."""
+    place = find_device(device)
+    bilm = BiLM.from_checkpoint(checkpoint)
+    model: BiLM | PackedBiLM | FusedBiLM
+    if place.type == "cpu":
+        model = PackedBiLM(bilm, precision, consume=True)
+    else:
+        model = on_gpu(bilm, precision, place)
+    warm = checkpoint.warm_state
+    return Reader(
+        model,
+        word_ids(checkpoint.config, checkpoint.vocabulary, checkpoint.alphabet),
+        None if warm is None else State(*(part.unsqueeze(2) for part in warm)),
+        word_cache_mb,
+    )
+
+
+def open_output_layer(checkpoint: Checkpoint) -> tuple[Vocabulary, OutputLayer]:
+    """Give the words of a model's output layer and the layer, or say how to get one."""
+    if not checkpoint.softmax:
+        raise WeightsError(
+            "the model has no output layer (softmax), so it cannot predict words: most published "
+            "ones were saved without it. Train a model with 'elmo train', or give this one an "
+            "output layer with 'elmo finetune MODEL CORPUS'"
+        )
+    if checkpoint.vocabulary is None:
+        raise MissingFileError(
+            "the model has an output layer, but not the words that it predicts: put the vocab.txt "
+            "that it was trained with beside its weights"
+        )
+    checkpoint.vocabulary.require_specials("the words of the output layer")
+    tied = None
+    if "weight" not in checkpoint.softmax and not checkpoint.config.reads_characters:
+        tied = checkpoint.tensors["words.embedding.weight"]
+    layer = load_output_layer(checkpoint.softmax, tied=tied)
+    expected = (len(checkpoint.vocabulary), checkpoint.config.projection_dim)
+    if (layer.n_words, layer.dim) != expected:
+        raise WeightsError(
+            f"the output layer is for {layer.n_words} words and {layer.dim} values, but the model "
+            f"has a vocabulary of {expected[0]} and outputs of {expected[1]}"
+        )
+    return checkpoint.vocabulary, layer

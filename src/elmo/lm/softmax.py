@@ -1,0 +1,228 @@
+"""What turns the top output of one direction into probabilities of words.
+
+Three ways to train it, one way to be judged: whatever a layer optimises, `nll` and `log_probs` are
+exact over the whole vocabulary. Both directions of a biLM share one layer. The vocabulary is sorted
+by frequency, the most frequent word first, on which the sampled and the adaptive kind rely.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import get_args
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from elmo.errors import ConfigError, WeightsError
+from elmo.lm.adaptive_softmax import AdaptiveSoftmax, adaptive_cutoffs
+from elmo.lm.output_base import Drawn, OutputLayer, saved_copy
+from elmo.lm.softmax_losses import (
+    draw_candidates,
+    full_loss,
+    pick,
+    sampled_loss,
+    sampled_losses,
+    wide,
+)
+from elmo.settings import SoftmaxKind
+
+__all__ = [
+    "AdaptiveSoftmax",
+    "Drawn",
+    "FullSoftmax",
+    "OutputLayer",
+    "SampledSoftmax",
+    "adaptive_cutoffs",
+    "draw_candidates",
+    "full_loss",
+    "load_output_layer",
+    "make_output_layer",
+    "sampled_loss",
+]
+
+DEFAULT_SAMPLES = 8192
+"""Candidates drawn for a step of the sampled softmax, as in bilm-tf."""
+
+
+def make_output_layer(
+    kind: SoftmaxKind,
+    n_words: int,
+    dim: int,
+    n_samples: int = DEFAULT_SAMPLES,
+    tied: Tensor | None = None,
+) -> OutputLayer:
+    """Give a fresh output layer: weights normal with deviation 1/sqrt(dim), biases 0, as bilm-tf.
+
+    Args:
+        kind: `full` for exact cross-entropy; `sampled` for cross-entropy against a few drawn
+            words; `adaptive` for a tree of clusters, the rare words in narrow ones.
+        n_words: Words of the vocabulary, frequent ones first.
+        dim: Width of a direction's output.
+        n_samples: Candidates drawn for a step of the sampled kind.
+        tied: The table of a model that reads words, shape `(n_words + 1, dim)`, row 0 for "no
+            word here": its other rows are then also the weights of this layer.
+    """
+    if kind not in get_args(SoftmaxKind):
+        raise ConfigError(
+            f"softmax is {kind!r}, expected one of {', '.join(get_args(SoftmaxKind))}"
+        )
+    for name, value in (("n_words", n_words), ("dim", dim), ("n_samples", n_samples)):
+        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+            raise ConfigError(f"{name} is {value!r}, expected a whole number of at least 1")
+    if tied is not None and tuple(tied.shape) != (n_words + 1, dim):
+        raise ConfigError(
+            f"the table to share has shape {tuple(tied.shape)}, expected ({n_words + 1}, {dim}): "
+            "one row for each word and one before them"
+        )
+    if kind == "adaptive":
+        if tied is not None:
+            raise ConfigError(
+                "an adaptive softmax has no weight that could be shared with the words' table; "
+                "choose softmax 'full' or 'sampled', or do not share"
+            )
+        return AdaptiveSoftmax(n_words, dim, adaptive_cutoffs(n_words, dim))
+    table = nn.Parameter(torch.randn(n_words, dim) / math.sqrt(dim)) if tied is None else tied
+    return _linear_kind(
+        kind, table, nn.Parameter(torch.zeros(n_words)), tied is not None, n_samples
+    )
+
+
+def load_output_layer(
+    tensors: Mapping[str, Tensor],
+    *,
+    kind: SoftmaxKind | None = None,
+    n_samples: int = DEFAULT_SAMPLES,
+    tied: Tensor | None = None,
+) -> OutputLayer:
+    """Build a layer around saved tensors, without copying them.
+
+    Args:
+        tensors: What `to_tensors` gave.
+        kind: How it is trained on; `full` and `sampled` have the same tensors. By default
+            `full`, or `adaptive` if it was.
+        n_samples: See `make_output_layer`.
+        tied: See `make_output_layer`; needed where the tensors have no weight of their own.
+    """
+    saved: SoftmaxKind = "adaptive" if "head.weight" in tensors else "full"
+    if kind is not None and (kind == "adaptive") != (saved == "adaptive"):
+        raise ConfigError(f"the saved output layer is {saved!r} and cannot go on as {kind!r}")
+    if saved == "adaptive":
+        return AdaptiveSoftmax.from_tensors(tensors)
+    return _loaded_linear(tensors, kind or saved, n_samples, tied)
+
+
+def _linear_kind(
+    kind: SoftmaxKind, table: Tensor, bias: Tensor, tied: bool, n_samples: int
+) -> OutputLayer:
+    if kind == "sampled":
+        return SampledSoftmax(table, bias, tied, n_samples)
+    return FullSoftmax(table, bias, tied)
+
+
+def _loaded_linear(
+    tensors: Mapping[str, Tensor], kind: SoftmaxKind, n_samples: int, tied: Tensor | None
+) -> OutputLayer:
+    own = tensors.get("weight")
+    table = own if tied is None else tied
+    if table is None or "bias" not in tensors:
+        raise WeightsError(
+            f"the saved output layer has {', '.join(sorted(tensors)) or 'no tensors'}, expected "
+            "weight and bias (weight may be missing only if it is the table of a model that reads "
+            "words)"
+        )
+    bias = tensors["bias"]
+    expected = (len(bias) + (tied is not None), table.shape[-1])
+    if bias.ndim != 1 or tuple(table.shape) != expected:
+        raise WeightsError(
+            f"the saved output layer has a weight of shape {tuple(table.shape)} and a bias of "
+            f"shape {tuple(bias.shape)}; expected a row of the weight for each value of the bias"
+        )
+    return _linear_kind(kind, table, bias, tied is not None, n_samples)
+
+
+# --- full -----------------------------------------------------------------------------------------
+
+
+class FullSoftmax(OutputLayer):
+    """p(v) = softmax(W h + b)_v, trained by exact cross-entropy.
+
+    Args:
+        table: W, shape `(n_words, dim)`; or the table of a model that reads words, shape
+            `(n_words + 1, dim)`, used and trained in place.
+        bias: b, shape `(n_words,)`.
+        tied: Whether `table` is that of the words.
+    """
+
+    def __init__(self, table: Tensor, bias: Tensor, tied: bool = False) -> None:
+        super().__init__(bias.shape[0], table.shape[1])
+        self.tied = tied
+        # The names are those of `to_tensors`; a shared table has another one, for it is not W.
+        self.register_parameter("table" if tied else "weight", _parameter(table))
+        self.bias = _parameter(bias)
+
+    def word_rows(self) -> Tensor:
+        """Give W, shape `(n_words, dim)`."""
+        rows: Tensor = getattr(self, "table" if self.tied else "weight")
+        return rows[1:] if self.tied else rows
+
+    def training_loss(self, hidden: Tensor, targets: Tensor, seed: int) -> Tensor:
+        """Give the mean negative log-likelihood; see `OutputLayer.training_loss`."""
+        return full_loss(hidden, targets, self.word_rows(), self.bias)
+
+    def to_tensors(self) -> dict[str, Tensor]:
+        """Give `weight` and `bias`; a shared weight is saved with the words, as bilm-tf does."""
+        tensors = {"bias": saved_copy(self.bias)}
+        return tensors if self.tied else {"weight": saved_copy(self.word_rows()), **tensors}
+
+    def _nll_rows(self, hidden: Tensor, targets: Tensor) -> Tensor:
+        return -pick(self._log_prob_rows(hidden), targets)
+
+    def _log_prob_rows(self, hidden: Tensor) -> Tensor:
+        # One pass over each row, whose sums do not depend on the other rows as logsumexp's do.
+        return F.log_softmax(self._product(0, self.word_rows(), self.bias)(hidden), dim=1)
+
+
+# --- sampled --------------------------------------------------------------------------------------
+
+
+class SampledSoftmax(FullSoftmax):
+    """The same probabilities, trained against a few words that are drawn anew for each step.
+
+    See `sampled_loss` for what is optimised.
+
+    Args:
+        table: See `FullSoftmax`.
+        bias: See `FullSoftmax`.
+        tied: See `FullSoftmax`.
+        n_samples: How many are drawn; the distinct ones are the candidates.
+    """
+
+    def __init__(
+        self, table: Tensor, bias: Tensor, tied: bool = False, n_samples: int = DEFAULT_SAMPLES
+    ) -> None:
+        super().__init__(table, bias, tied)
+        self.n_samples = n_samples
+
+    def training_loss(self, hidden: Tensor, targets: Tensor, seed: int) -> Tensor:
+        """Give the mean loss against this step's candidates; see `OutputLayer.training_loss`."""
+        drawn = self.draw(seed).to(hidden.device)
+        return sampled_loss(hidden, targets, self.word_rows(), self.bias, *drawn)
+
+    def draw(self, seed: int) -> Drawn:
+        """Draw candidates; see `OutputLayer.draw`."""
+        candidates, log_q = draw_candidates(self.n_words, self.n_samples, seed)
+        return Drawn(candidates, log_q.to(wide(self.bias.dtype)))
+
+    def training_losses(
+        self, hidden: Tensor, targets: Tensor, drawn: Drawn | None, fused: bool = False
+    ) -> Tensor:
+        """Give the mean losses against what was drawn; see `OutputLayer.training_losses`."""
+        assert drawn is not None
+        return sampled_losses(hidden, targets, self.word_rows(), self.bias, *drawn, fused)
+
+
+def _parameter(tensor: Tensor) -> nn.Parameter:
+    """Give a parameter as it is, so that it stays shared, or make one of a plain tensor."""
+    return tensor if isinstance(tensor, nn.Parameter) else nn.Parameter(tensor)

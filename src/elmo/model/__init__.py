@@ -1,0 +1,1 @@
+"""The reference biLM in plain PyTorch: cells, layers, state, packing."""

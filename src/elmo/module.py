@@ -1,0 +1,325 @@
+"""`Elmo`, the module for use inside a task model: character ids in, mixed layers out."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Literal, Self, TypeVar, cast, get_args
+
+import torch
+from torch import Tensor, nn
+
+from elmo.backends.cpu.model import PackedBiLM
+from elmo.config import ElmoConfig
+from elmo.errors import ConfigError
+from elmo.hub.names import HubOptions, open_model
+from elmo.model.bilm import BiLM, BiLMBase, BiLMOutput, CarriedState, checked_ids, word_ids
+from elmo.model.layers import ScalarMix
+from elmo.settings import ModelFormat
+from elmo.text.sentences import checked_sentences
+from elmo.weights.checkpoint import save_checkpoint
+
+Mix = Literal["learned", "top", "average"] | int
+ModuleState = Literal["zero", "carry"]
+
+_CHOSEN = 1e4
+"""Weight before the softmax that leaves nothing for the other layers, in float32 exactly."""
+
+F = TypeVar("F", bound=Callable[..., None])
+
+
+def _allennlp_arguments(
+    options_file: str | Path | None = None,
+    weight_file: str | Path | None = None,
+    num_output_representations: int = 1,
+    requires_grad: bool = False,
+    do_layer_norm: bool = False,
+    dropout: float = 0.5,
+    vocab_to_cache: Sequence[str] | None = None,
+    keep_sentence_boundaries: bool = False,
+    scalar_mix_parameters: Sequence[float] | None = None,
+    module: nn.Module | None = None,
+    **ours: Any,
+) -> dict[str, Any]:
+    """Give AllenNLP's arguments of `Elmo`, in its order, as ours; what it does not have stays."""
+    if not (isinstance(options_file, str | Path) and isinstance(weight_file, str | Path)):
+        raise ConfigError(
+            f"options_file is {options_file!r} and weight_file is {weight_file!r}, expected two "
+            "files; a model by its name or folder is Elmo.from_pretrained(name, ...)"
+        )
+    for name, value in (("vocab_to_cache", vocab_to_cache), ("module", module)):
+        if value is not None:
+            raise ConfigError(
+                f"{name} is given, expected None: leave it out. Each different word of a batch is "
+                "computed once without it, and a model of your own is Elmo(bilm, ...)"
+            )
+    return {
+        "bilm": BiLM.from_checkpoint(open_model(options=options_file, weights=weight_file)),
+        "num_output_representations": num_output_representations,
+        "requires_grad": requires_grad,
+        "do_layer_norm": do_layer_norm,
+        "dropout": dropout,
+        "keep_sentence_boundaries": keep_sentence_boundaries,
+        "scalar_mix_parameters": scalar_mix_parameters,
+        **ours,
+    }
+
+
+def _also_as_allennlp(init: F) -> F:
+    """Let the constructor take AllenNLP's arguments, too: files in the place of a biLM."""
+
+    @functools.wraps(init)
+    def translated(self: Elmo, *args: Any, **settings: Any) -> None:
+        has_files = bool(args) and isinstance(args[0], str | Path)
+        if has_files or not settings.keys().isdisjoint(("options_file", "weight_file")):
+            init(self, **_allennlp_arguments(*args, **settings))
+        else:
+            init(self, *args, **settings)
+
+    return cast("F", translated)
+
+
+class Elmo(nn.Module):
+    """Several representations of the same words, each with its own mix of one biLM's layers.
+
+    Only the mixes learn, unless `requires_grad`. Call `.eval()` before use as a fixed feature, or
+    the dropout stays on, as in any module.
+
+    AllenNLP's own call works, too: `Elmo(options_file, weight_file, 2, dropout=0.0)`, by position
+    or by its names. Its state goes on from batch to batch only if `state="carry"` says so.
+
+    Args:
+        bilm: The biLM.
+        num_output_representations: How many mixes; the paper uses 1 (input) or 2 (and output).
+        requires_grad: Whether the biLM learns with the task.
+        do_layer_norm: See `ScalarMix`.
+        dropout: Dropout on the representations.
+        keep_sentence_boundaries: Whether the vectors of `<S>` and `</S>` stay in.
+        scalar_mix_parameters: Fixed weights before the softmax, instead of a `mix`.
+        mix: `learned`; or fixed: `top`, `average`, or the number of a layer.
+        l2: Coefficient of `penalty`, which pulls learned weights towards the average.
+        state: What the layers remember when a sentence begins: nothing (`zero`), or what the
+            sentence before left in that row of the batch (`carry`, as AllenNLP; see `reset`).
+
+    Example:
+        >>> from elmo import Elmo, ElmoConfig, batch_to_ids, random_bilm
+        >>> elmo = Elmo(random_bilm(ElmoConfig.preset("tiny")), dropout=0.0)
+        >>> output = elmo(batch_to_ids([["A", "cat", "."], ["Hello"]]))
+        >>> output["elmo_representations"][0].shape, output["mask"].sum().item()
+        (torch.Size([2, 3, 32]), 4)
+    """
+
+    @_also_as_allennlp
+    def __init__(
+        self,
+        bilm: BiLM,
+        num_output_representations: int = 1,
+        *,
+        requires_grad: bool = False,
+        do_layer_norm: bool = False,
+        dropout: float = 0.5,
+        keep_sentence_boundaries: bool = False,
+        scalar_mix_parameters: Sequence[float] | None = None,
+        mix: Mix = "learned",
+        l2: float = 0.0,
+        state: ModuleState = "zero",
+    ) -> None:
+        super().__init__()
+        if state not in get_args(ModuleState):
+            raise ConfigError(f"state is {state!r}, expected one of {get_args(ModuleState)}")
+        n_mixes = num_output_representations
+        if not isinstance(n_mixes, int) or isinstance(n_mixes, bool) or n_mixes < 1:
+            raise ConfigError(
+                f"num_output_representations is {n_mixes!r}, expected a whole number of at least 1"
+            )
+        self.bilm = bilm.requires_grad_(requires_grad)
+        self.requires_bilm_grad = requires_grad
+        self.keep_sentence_boundaries = keep_sentence_boundaries
+        self.state_policy: ModuleState = state
+        self.dropout = nn.Dropout(dropout)
+        weights = fixed_mix_weights(mix, bilm.config.n_layers + 1, scalar_mix_parameters)
+        self.mixes = nn.ModuleList(
+            ScalarMix(
+                bilm.config.n_layers + 1,
+                do_layer_norm=do_layer_norm,
+                initial_scalar_parameters=weights,
+                trainable=weights is None,
+                l2=l2,
+            )
+            for _ in range(n_mixes)
+        )
+        self._carried = CarriedState(bilm.config)
+        self._packed: tuple[list[tuple[int, int]], PackedBiLM] | None = None
+
+    @classmethod
+    def from_pretrained(
+        cls,
+        name_or_path: str | Path | None = None,
+        num_output_representations: int = 1,
+        *,
+        options: str | Path | None = None,
+        weights: str | Path | None = None,
+        hub: HubOptions | None = None,
+        **settings: Any,
+    ) -> Self:
+        """Load the biLM from a folder, a file, the Hub, or a pair of options and weights.
+
+        Args:
+            name_or_path: See `ELMo.from_pretrained`.
+            num_output_representations: How many mixes.
+            options: Instead of a name, an `options.json`, together with `weights`.
+            weights: Instead of a name, a `weights.hdf5`, together with `options`.
+            hub: How the Hub is asked.
+            settings: The class's other arguments.
+        """
+        bilm = BiLM.from_checkpoint(open_model(name_or_path, options, weights, hub))
+        return cls(bilm, num_output_representations, **settings)
+
+    def save_pretrained(
+        self, folder: str | Path, format: ModelFormat = "elmo", representation: int = 0
+    ) -> None:
+        """Save the biLM, fine-tuned or not, together with one of the mixes.
+
+        `ELMo.from_pretrained(folder).encode_tokens(..., layers="mix")` then gives that mix.
+
+        Args:
+            folder: Where to.
+            format: `elmo` for our layout; `hdf5` for `options.json` + `weights.hdf5`, which has no
+                place for the mix.
+            representation: Which mix.
+        """
+        mix = self.mixes[representation]
+        assert isinstance(mix, ScalarMix)
+        config = self.bilm.config.replace(
+            mix_weights=tuple(weight.item() for weight in mix.scalar_parameters),
+            mix_gamma=mix.gamma.item(),
+        )
+        checkpoint = dataclasses.replace(self.bilm.to_checkpoint(), config=config)
+        save_checkpoint(checkpoint, folder, format)
+
+    def get_output_dim(self) -> int:
+        """Give the width of a representation."""
+        return self.bilm.config.output_dim
+
+    def batch_to_ids(self, sentences: Sequence[Sequence[str]]) -> Tensor:
+        """Give the ids of sentences that this model reads, whatever its alphabet or vocabulary.
+
+        Args:
+            sentences: Lists of words.
+
+        Returns:
+            Character ids `(batch, time, max_characters)`, or word ids `(batch, time)` for a model
+            that reads words; 0 where there is no word.
+        """
+        bilm = self.bilm
+        given = list(checked_sentences(sentences))
+        return word_ids(bilm.config, bilm.vocabulary, bilm.alphabet).batch(given)
+
+    def forward(self, ids: Tensor) -> dict[str, Any]:
+        """Represent a batch.
+
+        Args:
+            ids: Character ids, `(batch, time, max_characters)` as `batch_to_ids` gives them, or
+                with further axes in front; word ids without the last axis for a model that reads
+                words.
+
+        Returns:
+            `elmo_representations`, a list of `(batch, time, dim)`, and `mask`, `(batch, time)`,
+            with the further axes of `ids`.
+        """
+        lead, flat = _flatten(ids, self.bilm.config)
+        output = self._read(flat)
+        # Boundaries leave after the mix: its layer norm counts them, as AllenNLP's does.
+        mixed = [mix(list(output.layers), output.mask) for mix in self.mixes]
+        mask = output.mask
+        if not self.keep_sentence_boundaries:
+            mask = mask[:, 2:]  # right of the words stands </S>, so two less at the right end
+            mixed = [representation[:, 1:-1] for representation in mixed]
+        shape = (*lead, mask.shape[1])
+        return {
+            "elmo_representations": [
+                (self.dropout(r) * mask.unsqueeze(-1)).reshape(*shape, r.shape[2]) for r in mixed
+            ],
+            "mask": mask.reshape(shape),
+        }
+
+    def penalty(self) -> Tensor:
+        """Give the sum of the mixes' penalties, to be added to the loss."""
+        penalties = [mix.penalty() for mix in self.mixes if isinstance(mix, ScalarMix)]
+        return torch.stack(penalties).sum()
+
+    def reset(self) -> None:
+        """Forget what `state="carry"` has carried so far."""
+        self._carried.state = None
+
+    def _read(self, ids: Tensor) -> BiLMOutput:
+        carry = self.state_policy == "carry"
+        start = self._carried.first_rows(len(ids), ids.device) if carry else None
+        learning = self.requires_bilm_grad and torch.is_grad_enabled()
+        model: BiLMBase = self.bilm if learning or ids.device.type != "cpu" else self._frozen()
+        with torch.set_grad_enabled(learning):
+            output = model.run(ids, start, keep_boundaries=True)
+        if carry:
+            self._carried.keep(output.state)
+        return output
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave the packed twin out of copies and files: it cannot be copied, only made anew."""
+        return {**self.__dict__, "_packed": None}
+
+    def _frozen(self) -> PackedBiLM:
+        """Give the packed twin of the biLM, made anew whenever a weight has changed.
+
+        PyTorch counts changes of parameters, but not those made through `.data`.
+        """
+        versions = [(p.data_ptr(), p._version) for p in self.bilm.parameters()]
+        if self._packed is None or self._packed[0] != versions:
+            self._packed = versions, PackedBiLM(self.bilm)
+        return self._packed[1]
+
+
+def _flatten(ids: Tensor, config: ElmoConfig) -> tuple[tuple[int, ...], Tensor]:
+    """Take the axes in front of (time, characters) together."""
+    ids = checked_ids(ids)
+    inner = 2 if config.reads_characters else 1
+    if ids.dim() <= inner:
+        expected = "(batch, time, characters)" if config.reads_characters else "(batch, time)"
+        raise ConfigError(f"ids have shape {tuple(ids.shape)}, expected {expected}")
+    if config.reads_characters and ids.shape[-1] != config.max_characters:
+        raise ConfigError(
+            f"ids have {ids.shape[-1]} characters a word, the model reads {config.max_characters}"
+        )
+    n_ids = config.n_characters if config.reads_characters else config.n_words + 1
+    if ids.numel() and not 0 <= int(ids.min()) <= int(ids.max()) < n_ids:
+        raise ConfigError(
+            f"ids reach from {int(ids.min())} to {int(ids.max())}, the model has 0 to {n_ids - 1}; "
+            "spell sentences with its own Elmo.batch_to_ids"
+        )
+    lead = tuple(ids.shape[:-inner])
+    return lead, ids.reshape(math.prod(lead), *ids.shape[-inner:])
+
+
+def fixed_mix_weights(
+    mix: Mix, n_layers: int, given: Sequence[float] | None = None
+) -> Sequence[float] | None:
+    """Give the weights before the softmax of a mix that does not learn; None for one that does.
+
+    Args:
+        mix: `learned`, `top`, `average`, or the number of a layer.
+        n_layers: Layers of vectors, the context-free one included.
+        given: Weights that somebody chose; they win.
+    """
+    if given is not None or mix == "learned":
+        return given
+    if mix == "average":
+        return [0.0] * n_layers
+    layer = n_layers - 1 if mix == "top" else mix
+    if isinstance(layer, bool) or not isinstance(layer, int) or not 0 <= layer < n_layers:
+        raise ConfigError(
+            f"mix is {mix!r}, expected 'learned', 'top', 'average' or a layer from 0 to "
+            f"{n_layers - 1}"
+        )
+    return [_CHOSEN if k == layer else 0.0 for k in range(n_layers)]

@@ -1,0 +1,1 @@
+"""Floor of the house: devices, interrupts, files of arrays, settings as files."""

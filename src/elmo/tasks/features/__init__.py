@@ -1,0 +1,1 @@
+"""Words to the features of a head: static vectors and ELMo."""

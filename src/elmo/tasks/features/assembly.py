@@ -1,0 +1,91 @@
+"""Settings -> features: which static vectors, which biLM, how they are joined."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+
+from elmo.errors import ConfigError, MissingFileError
+from elmo.hub.names import open_model
+from elmo.model.bilm import BiLM
+from elmo.tasks.features.features import ElmoChoice, WordFeatures
+from elmo.tasks.features.lookup import LayerSource
+from elmo.tasks.features.static_words import StaticWords
+from elmo.tasks.heads.base import Words
+from elmo.tasks.recipe import Recipe
+from elmo.tasks.settings import TaskSettings
+from elmo.text.vector_sources import open_vectors
+from elmo.weights.checkpoint import Checkpoint
+
+
+@dataclass(frozen=True)
+class Assembly:
+    """Features, and where the layers of sentences come from."""
+
+    features: WordFeatures
+    source: LayerSource | None
+    """None if there is no ELMo, or if the biLM learns."""
+    fingerprint: str | None
+    """Of the biLM as it was before training."""
+
+
+def assemble(
+    settings: TaskSettings,
+    recipe: Recipe,
+    training: Sequence[Words],
+    others: Sequence[Words],
+    device: torch.device,
+) -> Assembly:
+    """Make the features of a new model.
+
+    Args:
+        settings: What the user chose.
+        recipe: Sizes and training of the task.
+        training: Sentences of the training data.
+        others: Sentences that will be read, too.
+        device: Where layers will be computed.
+    """
+    static = _static(settings, training, others)
+    if not settings.reads_elmo:
+        return Assembly(WordFeatures(static, None), None, None)
+    checkpoint = open_model(settings.model)
+    choice = elmo_choice(settings, recipe, checkpoint)
+    if settings.finetune_elmo:
+        bilm = BiLM.from_checkpoint(checkpoint)
+        return Assembly(WordFeatures(static, choice, bilm), None, checkpoint.fingerprint())
+    source = LayerSource(checkpoint, device, settings.cache, settings.quiet)
+    return Assembly(WordFeatures(static, choice), source, source.fingerprint)
+
+
+def elmo_choice(settings: TaskSettings, recipe: Recipe, checkpoint: Checkpoint) -> ElmoChoice:
+    """Say how the layers of a model are used."""
+    return ElmoChoice(
+        n_layers=checkpoint.config.n_layers + 1,
+        dim=checkpoint.config.output_dim,
+        at=settings.elmo_at,
+        mix=settings.mix,
+        mix_l2=recipe.mix_l2,
+        dropout=recipe.elmo_dropout,
+    )
+
+
+def _static(
+    settings: TaskSettings, training: Sequence[Words], others: Sequence[Words]
+) -> StaticWords | None:
+    if settings.static == "glove":
+        words = {word for sentences in (training, others) for s in sentences for word in s}
+        return StaticWords.from_source(open_vectors(settings.vectors), words, settings.tune_vectors)
+    if settings.static == "random":
+        return StaticWords.random(training, settings.random_dim or _usual_width(settings))
+    return None
+
+
+def _usual_width(settings: TaskSettings) -> int:
+    try:
+        return open_vectors(settings.vectors).read([]).dim
+    except MissingFileError as error:
+        raise ConfigError(
+            f"random vectors are as wide as --vectors, but: {error}; or give --random-dim"
+        ) from None

@@ -1,0 +1,120 @@
+"""Vectors of words without context: from GloVe or word2vec, or learned from nothing."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Self
+
+import torch
+from torch import Tensor, nn
+
+from elmo.errors import ConfigError
+from elmo.text.vector_sources import VectorSource
+
+UNKNOWN = 0
+"""Row of all words that have no vector: one that is learned."""
+_MIN_COUNT = 2
+"""Words that occur less often in the training data teach what an unknown word is, if random."""
+
+
+class StaticWords(nn.Module):
+    """A table of word vectors.
+
+    A word that the table lacks is looked up in lower case, and if that is not there either gets one
+    vector that all unknown words share, which is learned.
+
+    Args:
+        words: The words of the rows from 1 on.
+        vectors: Their vectors, `(len(words), dim)`.
+        learned: Whether the vectors learn with the task.
+        source: Where vectors of further words are, if there are any.
+    """
+
+    table: Tensor
+
+    def __init__(
+        self,
+        words: Sequence[str],
+        vectors: Tensor,
+        *,
+        learned: bool,
+        source: VectorSource | None = None,
+    ) -> None:
+        super().__init__()
+        self.rows = {word: row for row, word in enumerate(words, start=1)}
+        self.source = source
+        self.learned = learned
+        self.unknown = nn.Parameter(torch.zeros(vectors.shape[1]))
+        if learned:
+            self.table = nn.Parameter(vectors.clone())
+        else:
+            self.register_buffer("table", vectors)
+        self._looked_up = set(words)
+
+    @classmethod
+    def from_source(cls, source: VectorSource, words: Iterable[str], learned: bool) -> Self:
+        """Start with the vectors that a file or package has of some words."""
+        wanted = sorted(_spellings(words))
+        read = source.read(wanted)
+        table = cls(
+            list(read.found), torch.from_numpy(read.vectors), learned=learned, source=source
+        )
+        table._looked_up.update(wanted)
+        return table
+
+    @classmethod
+    def random(cls, sentences: Iterable[Sequence[str]], dim: int) -> Self:
+        """Start with random vectors of the words that occur more than once."""
+        counts = Counter(word for words in sentences for word in words)
+        kept = sorted(word for word, count in counts.items() if count >= _MIN_COUNT)
+        if not kept:
+            raise ConfigError(
+                "--features random needs training data in which some word occurs twice; choose "
+                "glove or elmo for so little text"
+            )
+        return cls(kept, torch.randn(len(kept), dim) * dim**-0.5, learned=True)
+
+    @property
+    def dim(self) -> int:
+        """Width of a vector."""
+        return self.unknown.shape[0]
+
+    @property
+    def words(self) -> list[str]:
+        """The words of the rows from 1 on."""
+        return list(self.rows)
+
+    def add(self, words: Iterable[str]) -> None:
+        """Look further words up where the vectors come from; learned ones stay as they are."""
+        if self.source is None:
+            return
+        new = sorted(_spellings(words) - self._looked_up)
+        if not new:
+            return
+        self._looked_up.update(new)
+        read = self.source.read(new)
+        if not read.found:
+            return
+        more = torch.from_numpy(read.vectors).to(self.table)
+        with torch.no_grad():
+            table = torch.cat([self.table, more])
+        self.table = nn.Parameter(table) if self.learned else table
+        for word in read.found:
+            self.rows[word] = len(self.rows) + 1
+
+    def row(self, word: str) -> int:
+        """Give the row of a word, `UNKNOWN` if it has none."""
+        return self.rows.get(word) or self.rows.get(word.lower(), UNKNOWN)
+
+    def forward(self, rows: Tensor) -> Tensor:
+        """Give vectors `(n, dim)` of rows `(n,)`."""
+        known = (rows != UNKNOWN).unsqueeze(1)
+        if not len(self.table):
+            return self.unknown.expand(len(rows), -1)
+        return torch.where(known, self.table[(rows - 1).clamp(min=0)], self.unknown)
+
+
+def _spellings(words: Iterable[str]) -> set[str]:
+    distinct = set(words)
+    return distinct | {word.lower() for word in distinct}

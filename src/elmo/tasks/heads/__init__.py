@@ -1,0 +1,1 @@
+"""The task models: heads that read word features."""

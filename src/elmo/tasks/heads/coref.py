@@ -1,0 +1,306 @@
+"""Coreference: which pieces of a document mean the same.
+
+Span ranking, end to end (Lee et al. 2017), with the pruning of its successor (Lee et al. 2018):
+
+* each sentence -> biLSTM, with sequence dropout before it;
+* every span of up to `LONGEST_MENTION` words is represented by its first word, its last word, its
+  words weighted by learned attention (which tends to find the head), and its width;
+* a score says how likely each is a mention; the best `SPANS_A_WORD` a word are kept;
+* each kept span looks at the kept spans before it, a cheap score leaves `ANTECEDENTS` of them, and
+  a network scores these by both representations, their product and their distance;
+* a span goes with its best antecedent, or with none if no score is above 0.
+
+Training maximises the probability that a span goes with any right antecedent. Where the training
+documents have clusters of one mention (LitBank has, OntoNotes has not), the score of mentions also
+learns to be above 0 for mentions alone, and mentions that go with nothing are predicted as
+singletons.
+
+Vectors for the output stand beside the biLSTM's output.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from elmo.errors import InputError
+from elmo.tasks.heads.base import FeatureDims, Head, Layout, Task, Words, WordVectors
+from elmo.tasks.heads.encoders import BiLstm
+from elmo.tasks.heads.span_candidates import candidate_spans, cluster_numbers, tell_of_long_mentions
+from elmo.tasks.heads.span_scores import (
+    Antecedents,
+    AntecedentScorer,
+    SpanEncoder,
+    antecedent_loss,
+    best_antecedents,
+)
+from elmo.tasks.metrics.clusters import average_f1, coreference_scores, without_singletons
+from elmo.tasks.readers.examples import Document, Span
+from elmo.tasks.readers.formats import read_documents
+from elmo.tasks.recipe import ReadOptions, Recipe
+from elmo.text.files import get_tokenizer
+
+LONGEST_MENTION = 12
+"""Words of a mention, at most: 98.7 % of LitBank's are as short."""
+SPANS_A_WORD = 0.35
+"""Spans that are kept for each word of a document."""
+LEAST_SPANS = 20
+"""Spans that are kept of the shortest text, if it has so many."""
+ANTECEDENTS = 50
+"""Antecedents that are scored for each span."""
+TRAINED_WORDS = 3000
+"""Of longer documents, training reads so many consecutive words, others each time."""
+
+_RARE = -4.0
+"""Log-odds of a span to be a mention: one in fifty."""
+
+Clusters = list[list[Span]]
+
+
+@dataclass(frozen=True)
+class CorefBatch:
+    """Documents as tensors."""
+
+    layout: Layout
+    """All sentences of all documents."""
+    spans: Tensor
+    """First words, words behind the last, and numbers of sentences, `(3, spans)`, of each document
+    counted on its own."""
+    clusters: Tensor
+    """Numbers of the spans' clusters, from 1, `(spans,)`; 0 for none."""
+    sizes: tuple[tuple[int, int], ...]
+    """Words and spans of each document."""
+
+
+class SpanRanker(Head[CorefBatch, Clusters]):
+    """The network; see the module.
+
+    Args:
+        dims: Widths of the words' vectors.
+        recipe: Sizes.
+        singletons: Whether mentions that go with nothing are learned and predicted.
+    """
+
+    def __init__(self, dims: FeatureDims, recipe: Recipe, singletons: bool) -> None:
+        super().__init__()
+        self.singletons = singletons
+        self.encoder = BiLstm(dims.input, recipe.hidden, recipe.layers, recipe.dropout)
+        width = self.encoder.output_dim + dims.output
+        self.spans = SpanEncoder(
+            width, dims.input, hidden=recipe.hidden, longest=LONGEST_MENTION, dropout=recipe.dropout
+        )
+        if singletons:  # few spans are mentions; this much is known before training
+            nn.init.constant_(self.spans.output.bias, _RARE)
+        self.antecedents = AntecedentScorer(
+            self.spans.output_dim, hidden=recipe.hidden, dropout=recipe.dropout
+        )
+
+    def loss(self, words: WordVectors, batch: CorefBatch) -> Tensor:
+        """Give the mean over documents of the loss a mention, shape `()`."""
+        losses = []
+        for document in self._documents(words, batch):
+            if len(document.encoded) > TRAINED_WORDS:
+                document = document.some_sentences(TRAINED_WORDS)
+            losses.append(self._document_loss(document))
+        return torch.stack(losses).mean()
+
+    def predict(self, words: WordVectors, batch: CorefBatch) -> list[Clusters]:
+        """Give the clusters of each document, mentions and clusters in the order of the text."""
+        return [self._clusters(document) for document in self._documents(words, batch)]
+
+    def _documents(self, words: WordVectors, batch: CorefBatch) -> list[_EncodedDocument]:
+        """Read sentences, and put each document together again."""
+        padded = words.padded(batch.layout)
+        encoded = padded.beside(self.encoder(padded.input, padded.layout))
+        rows = batch.layout.unpad(encoded), batch.layout.unpad(padded.input)
+        n_words, n_spans = ([size[k] for size in batch.sizes] for k in (0, 1))
+        parts = zip(
+            torch.split(rows[0], n_words),
+            torch.split(rows[1], n_words),
+            torch.split(batch.spans, n_spans, dim=1),
+            torch.split(batch.clusters, n_spans),
+            strict=True,
+        )
+        return [_EncodedDocument(*part) for part in parts]
+
+    def _ranked(self, document: _EncodedDocument) -> tuple[Tensor, Tensor, Antecedents]:
+        """Score the spans of a document as mentions, keep the best, and score their antecedents.
+
+        Returns:
+            Scores of all spans `(spans,)`, numbers of the kept ones in order `(kept,)`, and their
+            antecedents.
+        """
+        spans = document.spans
+        read = self.spans.prepared(document.encoded, document.given)
+        scores = self.spans.mention_scores(read, spans)
+        wanted = max(LEAST_SPANS, round(SPANS_A_WORD * len(document.encoded)))
+        n_kept = min(len(scores), wanted)
+        kept = scores.detach().topk(n_kept).indices.sort().values
+        vectors = self.spans.vectors(read, spans[:, kept])
+        # As log-probabilities, mentions do not go together just because they are mentions.
+        return scores, kept, self.antecedents(vectors, F.logsigmoid(scores[kept]), ANTECEDENTS)
+
+    def _document_loss(self, document: _EncodedDocument) -> Tensor:
+        if not document.spans.shape[1]:
+            return document.encoded.sum() * 0.0
+        scores, kept, antecedents = self._ranked(document)
+        loss = antecedent_loss(antecedents, document.clusters[kept])
+        mentions = document.clusters > 0
+        if self.singletons:
+            loss = loss + F.binary_cross_entropy_with_logits(
+                scores, mentions.to(scores.dtype), reduction="sum"
+            )
+        return loss / mentions.sum().clamp(min=1)
+
+    def _clusters(self, document: _EncodedDocument) -> Clusters:
+        if not document.spans.shape[1]:
+            return []
+        scores, kept, antecedents = self._ranked(document)
+        chosen = best_antecedents(antecedents).tolist()
+        alone = (scores[kept] > 0).tolist() if self.singletons else [False] * len(chosen)
+        places = document.spans[:2, kept].T.tolist()
+        return grouped([Span(*place) for place in places], chosen, alone)
+
+
+@dataclass(frozen=True)
+class _EncodedDocument:
+    """One document after the biLSTM."""
+
+    encoded: Tensor
+    """Words, `(words, width)`."""
+    given: Tensor
+    """What the biLSTM read, `(words, dims.input)`."""
+    spans: Tensor
+    """See `CorefBatch.spans`."""
+    clusters: Tensor
+    """See `CorefBatch.clusters`."""
+
+    def some_sentences(self, words: int) -> _EncodedDocument:
+        """Give the spans of some sentences that follow one another, drawn at random."""
+        latest = len(self.encoded) - words
+        first = int(torch.randint(latest + 1, ()))
+        inside = (self.spans[0] >= first) & (self.spans[1] <= first + words)
+        spans = self.spans[:, inside].clone()
+        spans[:2] -= first
+        part = slice(first, first + words)
+        return _EncodedDocument(self.encoded[part], self.given[part], spans, self.clusters[inside])
+
+
+def grouped(spans: Sequence[Span], antecedents: Sequence[int], alone: Sequence[bool]) -> Clusters:
+    """Put spans that go with one another into clusters.
+
+    Args:
+        spans: In the order of the text.
+        antecedents: For each span the number of an earlier one; -1 for none.
+        alone: Whether a span that goes with no other is a cluster of its own.
+
+    Returns:
+        Clusters in the order of their first mentions.
+    """
+    cluster_of = list(range(len(spans)))  # the number of its first mention
+    members: dict[int, list[Span]] = {}
+    for number, antecedent in enumerate(antecedents):
+        if antecedent >= 0:
+            cluster_of[number] = cluster_of[antecedent]
+        members.setdefault(cluster_of[number], []).append(spans[number])
+    return [group for first, group in members.items() if len(group) > 1 or alone[first]]
+
+
+@dataclass(frozen=True)
+class Coref(Task[Document, CorefBatch, Clusters]):
+    """Documents with clusters of mentions."""
+
+    singletons: bool
+    """Whether the training documents have clusters of one mention."""
+
+    name: ClassVar[str] = "coref"
+    metric: ClassVar[str] = "average_f1"
+    recipe: ClassVar[Recipe] = Recipe(
+        hidden=128, dropout=0.3, batch=1, epochs=40, patience=10, rate=1e-3, elmo_dropout=0.5
+    )
+
+    @classmethod
+    def read(cls, paths: Sequence[Path], options: ReadOptions) -> list[Document]:
+        """Read files of CoNLL-2012 or LitBank, or folders of them; documents stay whole."""
+        return read_documents(paths, options)
+
+    @classmethod
+    def from_examples(cls, examples: Sequence[Document], options: ReadOptions) -> Self:
+        """Learn whether there are singletons."""
+        del options
+        clusters = [mentions for e in examples for mentions in e.clusters or []]
+        if not any(len(mentions) > 1 for mentions in clusters):
+            raise InputError("no training document has two mentions that mean the same")
+        tell_of_long_mentions(examples, LONGEST_MENTION)
+        return cls(singletons=any(len(mentions) == 1 for mentions in clusters))
+
+    def check(self, examples: Sequence[Document]) -> None:
+        """Warn of mentions that are too long to be found."""
+        tell_of_long_mentions(examples, LONGEST_MENTION)
+
+    def sentences(self, example: Document) -> list[Words]:
+        """Give the sentences of the document."""
+        return example.sentences
+
+    def build(self, dims: FeatureDims, recipe: Recipe) -> SpanRanker:
+        """Make the network."""
+        return SpanRanker(dims, recipe, self.singletons)
+
+    def collate(self, examples: Sequence[Document]) -> CorefBatch:
+        """Make a batch."""
+        lengths = [[len(words) for words in e.sentences] for e in examples]
+        spans = [candidate_spans(own, LONGEST_MENTION) for own in lengths]
+        clusters = [
+            cluster_numbers(own, e.clusters or []) for own, e in zip(spans, examples, strict=True)
+        ]
+        sizes = zip(lengths, spans, strict=True)
+        return CorefBatch(
+            Layout.of([n for own in lengths for n in own]),
+            torch.from_numpy(np.concatenate(spans, axis=1)),
+            torch.from_numpy(np.concatenate(clusters)),
+            tuple((sum(own), found.shape[1]) for own, found in sizes),
+        )
+
+    def evaluate(
+        self, examples: Sequence[Document], predictions: Sequence[Clusters]
+    ) -> dict[str, float]:
+        """Give MUC, B3, CEAFe and their average, with singletons as annotated, and without."""
+        gold = [example.clusters or [] for example in examples]
+        scores = coreference_scores(gold, predictions)
+        linked = coreference_scores(
+            [without_singletons(clusters) for clusters in gold],
+            [without_singletons(clusters) for clusters in predictions],
+        )
+        return {
+            "average_f1": average_f1(scores),
+            "muc_f1": scores["muc"].f1,
+            "b3_f1": scores["b3"].f1,
+            "ceafe_f1": scores["ceafe"].f1,
+            "mention_f1": scores["mentions"].f1,
+            "average_f1_without_singletons": average_f1(linked),
+        }
+
+    def parse(self, text: str, options: ReadOptions) -> list[Document]:
+        """Split a raw text into sentences of words."""
+        sentences = get_tokenizer(options.tokenizer).sentences(text)
+        return [Document([words for words in sentences if words] or [[]])]
+
+    def render(self, example: Document, prediction: Clusters) -> dict[str, Any]:
+        """Show the sentences, and each mention with its words, counted over the document."""
+        words = [word for sentence in example.sentences for word in sentence]
+        clusters = [
+            [
+                {"start": start, "stop": stop, "text": " ".join(words[start:stop])}
+                for start, stop in mentions
+            ]
+            for mentions in prediction
+        ]
+        shown = {"sentences": example.sentences, "clusters": clusters}
+        return {"name": example.name, **shown} if example.name else shown

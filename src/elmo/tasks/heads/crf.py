@@ -1,0 +1,162 @@
+"""Sequences of tags: which may follow which, the best one (Viterbi), and a linear-chain CRF.
+
+All tables are for tags in a fixed order: `transitions[i, j]` for j right after i, `start[i]` and
+`end[i]` for the first and the last word.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from elmo.tasks.heads.tag_schemes import OUTSIDE, Scheme, split_tag
+
+FORBIDDEN = -1e4
+"""Score of what must not be: nothing outweighs it, and it is finite, so that gradients are, too."""
+
+
+@dataclass(frozen=True)
+class TagRules:
+    """Which tags may begin, follow each other and end, as tables of True and False."""
+
+    transitions: Tensor
+    """`(tags, tags)`."""
+    start: Tensor
+    """`(tags,)`."""
+    end: Tensor
+    """`(tags,)`."""
+
+
+def tag_rules(tags: Sequence[str], scheme: Scheme) -> TagRules:
+    """Give the rules of a scheme.
+
+    Args:
+        tags: All tags.
+        scheme: `iob2`, `bioes` (BILOU letters will do), or `labels`, where all is allowed. In
+            `iob1` nothing is forbidden but a begin where no span of that type ended.
+    """
+    n = len(tags)
+    if scheme == "labels":
+        every = torch.ones(n, dtype=torch.bool)
+        return TagRules(torch.ones(n, n, dtype=torch.bool), every, every.clone())
+    allowed = {"iob1": _follows_iob1, "iob2": _follows_iob2, "bioes": _follows_bioes}[scheme]
+    return TagRules(
+        torch.tensor([[allowed(a, b) for b in tags] for a in tags], dtype=torch.bool).view(n, n),
+        torch.tensor([allowed(OUTSIDE, tag) for tag in tags], dtype=torch.bool),
+        torch.tensor([allowed(tag, OUTSIDE) for tag in tags], dtype=torch.bool),
+    )
+
+
+def _follows_iob1(first: str, second: str) -> bool:
+    (_, kind), (prefix, other) = split_tag(first), split_tag(second)
+    return prefix != "B" or (first != OUTSIDE and kind == other)
+
+
+def _follows_iob2(first: str, second: str) -> bool:
+    (before, kind), (prefix, other) = split_tag(first), split_tag(second)
+    return prefix != "I" or (before in "BI" and kind == other)
+
+
+def _follows_bioes(first: str, second: str) -> bool:
+    (before, kind), (prefix, other) = split_tag(first), split_tag(second)
+    inside = before in "BI"
+    if prefix in "IEL":
+        return inside and kind == other
+    return not inside
+
+
+def viterbi(
+    scores: Tensor, mask: Tensor, transitions: Tensor, start: Tensor, end: Tensor
+) -> list[list[int]]:
+    """Find the best sequence of tags of each sentence.
+
+    Args:
+        scores: Of each tag at each word, `(sentences, time, tags)`.
+        mask: True where there is a word, `(sentences, time)`.
+        transitions: Scores of pairs, `(tags, tags)`.
+        start: Scores at the first word, `(tags,)`.
+        end: Scores at the last word, `(tags,)`.
+
+    Returns:
+        For each sentence a tag for each of its words; the first one where several are as good.
+    """
+    lengths = mask.sum(dim=1)
+    best = scores[:, 0] + start
+    came_from: list[Tensor] = []
+    for step in range(1, scores.shape[1]):
+        highest, before = (best.unsqueeze(2) + transitions).max(dim=1)
+        here = mask[:, step].unsqueeze(1)
+        best = torch.where(here, highest + scores[:, step], best)
+        came_from.append(before)
+    last = (best + end).argmax(dim=1).tolist()
+    backwards = torch.stack(came_from, dim=1).cpu().numpy() if came_from else None
+    paths = []
+    for number, (length, tag) in enumerate(zip(lengths.tolist(), last, strict=True)):
+        path = [tag] * min(1, length)
+        for step in range(length - 2, -1, -1):
+            assert backwards is not None
+            path.append(int(backwards[number, step, path[-1]]))
+        paths.append(path[::-1])
+    return paths
+
+
+class Crf(nn.Module):
+    """Linear-chain conditional random field (Lafferty et al. 2001) that keeps to rules.
+
+    Args:
+        rules: What may follow what; the rest never happens, in training as in prediction.
+    """
+
+    def __init__(self, rules: TagRules) -> None:
+        super().__init__()
+        n = len(rules.start)
+        self.transitions = nn.Parameter(torch.empty(n, n).uniform_(-0.1, 0.1))
+        self.start = nn.Parameter(torch.empty(n).uniform_(-0.1, 0.1))
+        self.end = nn.Parameter(torch.empty(n).uniform_(-0.1, 0.1))
+        for name in ("transitions", "start", "end"):
+            self.register_buffer(f"_no_{name}", ~getattr(rules, name), persistent=False)
+
+    def tables(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Give transitions, start and end with what is forbidden at `FORBIDDEN`."""
+        names = ("transitions", "start", "end")
+        transitions, start, end = (
+            getattr(self, name).masked_fill(getattr(self, f"_no_{name}"), FORBIDDEN)
+            for name in names
+        )
+        return transitions, start, end
+
+    def log_likelihood(self, scores: Tensor, tags: Tensor, mask: Tensor) -> Tensor:
+        """Give the log probability of tags.
+
+        Args:
+            scores: Of each tag at each word, `(sentences, time, tags)`.
+            tags: The tags, `(sentences, time)`.
+            mask: True where there is a word, `(sentences, time)`; the first words must be there.
+
+        Returns:
+            One value a sentence, `(sentences,)`.
+        """
+        scores = scores.float()
+        return self._score(scores, tags, mask) - self._normalizer(scores, mask)
+
+    def decode(self, scores: Tensor, mask: Tensor) -> list[list[int]]:
+        """Give the most probable tags of each sentence; see `viterbi`."""
+        return viterbi(scores.float(), mask, *self.tables())
+
+    def _score(self, scores: Tensor, tags: Tensor, mask: Tensor) -> Tensor:
+        transitions, start, end = self.tables()
+        words = scores.gather(2, tags.unsqueeze(2)).squeeze(2) * mask
+        pairs = transitions[tags[:, :-1], tags[:, 1:]] * mask[:, 1:]
+        last = tags.gather(1, (mask.sum(dim=1) - 1).clamp(min=0).unsqueeze(1)).squeeze(1)
+        return start[tags[:, 0]] + words.sum(dim=1) + pairs.sum(dim=1) + end[last]
+
+    def _normalizer(self, scores: Tensor, mask: Tensor) -> Tensor:
+        transitions, start, end = self.tables()
+        total = scores[:, 0] + start
+        for step in range(1, scores.shape[1]):
+            further = torch.logsumexp(total.unsqueeze(2) + transitions, dim=1) + scores[:, step]
+            total = torch.where(mask[:, step].unsqueeze(1), further, total)
+        return torch.logsumexp(total + end, dim=1)

@@ -1,0 +1,231 @@
+"""Parts that heads share: dropout for sequences, recurrent encoders, pooling."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+
+from elmo.backends.gpu.kernels.small_lstm import can_read, read_sides
+from elmo.tasks.heads.attention import masked_softmax
+from elmo.tasks.heads.base import Layout
+
+
+class SequenceDropout(nn.Module):
+    """Dropout with one mask for all words of a sequence (Gal and Ghahramani 2016).
+
+    Args:
+        share: Of the values that are dropped.
+    """
+
+    def __init__(self, share: float) -> None:
+        super().__init__()
+        self.share = share
+
+    def forward(self, vectors: Tensor) -> Tensor:
+        """Drop values of `(sentences, time, dim)`."""
+        if not self.training or not self.share:
+            return vectors
+        kept = torch.empty_like(vectors[:, :1]).bernoulli_(1 - self.share)
+        return vectors * kept.div_(1 - self.share)
+
+
+class Lstm(nn.Module):
+    """One LSTM layer over padded sentences, in one direction or both.
+
+    Args:
+        input_dim: Width of its input.
+        hidden: Width of its output in one direction.
+        both: Whether it reads in both directions.
+    """
+
+    def __init__(self, input_dim: int, hidden: int, both: bool = True) -> None:
+        super().__init__()
+        self.lstm = nn.LSTM(input_dim, hidden, batch_first=True, bidirectional=both)
+        for name, weights in self.lstm.named_parameters():
+            if name.startswith("weight_hh"):
+                for part in weights.data.chunk(4):
+                    nn.init.orthogonal_(part)
+            elif name.startswith("weight_ih"):
+                nn.init.xavier_uniform_(weights)
+            else:
+                nn.init.zeros_(weights)
+                if name.startswith("bias_ih"):
+                    weights.data[hidden : 2 * hidden] = 1.0  # to remember at first
+
+    def forward(self, vectors: Tensor, layout: Layout) -> Tensor:
+        """Read sentences.
+
+        Args:
+            vectors: Shape `(sentences, time, input_dim)`.
+            layout: Where there are words.
+
+        Returns:
+            `(sentences, time, hidden)`, twice as wide for both directions; zero where no word is.
+        """
+        with torch.autocast(vectors.device.type, enabled=False):  # a state adds up many steps
+            read = self._way(vectors.device)
+            return read(vectors.float(), layout) * layout.mask.unsqueeze(-1)
+
+    def _way(self, device: torch.device) -> Callable[[Tensor, Layout], Tensor]:
+        if device.type != "cuda":
+            return self._padded
+        return self._fused if can_read(self.lstm.hidden_size, device) else self._packed
+
+    def _fused(self, vectors: Tensor, layout: Layout) -> Tensor:
+        """Read padding, too, all words and both directions in one launch."""
+        sides = _directions(self.lstm)
+        weight_in, weight_recurrent, *biases = (
+            torch.stack(both) for both in zip(*sides, strict=True)
+        )
+        there, back = layout.reading_order
+        there, back = there[: len(sides)], back[..., : len(sides)]
+        given = vectors.flatten(0, 1).index_select(0, there.flatten())
+        read = read_sides(
+            given.view(*there.shape, -1), weight_in, biases[0] + biases[1], weight_recurrent
+        )
+        return read.flatten(0, 2).index_select(0, back.flatten()).view(*layout.mask.shape, -1)
+
+    def _packed(self, vectors: Tensor, layout: Layout) -> Tensor:
+        """Read words only, as cuDNN does it: both directions side by side."""
+        # An empty sentence is read as one blank.
+        lengths = torch.tensor([max(1, size) for size in layout.sizes])
+        packed = pack_padded_sequence(vectors, lengths, batch_first=True, enforce_sorted=False)
+        read, _ = self.lstm(packed)
+        padded, _ = pad_packed_sequence(read, batch_first=True, total_length=vectors.shape[1])
+        return padded
+
+    def _padded(self, vectors: Tensor, layout: Layout) -> Tensor:
+        """Read padding, too, after the words of each sentence, which it cannot reach.
+
+        On a CPU the way back through packed sentences takes time that grows with the square of
+        their length: every step has a gradient for all of them.
+        """
+        forward, *backward = _directions(self.lstm)
+        read = _one_direction(vectors, forward)
+        if not backward:
+            return read
+        mirrored = _one_direction(_rearranged(vectors, layout.turned), backward[0])
+        return torch.cat([read, _rearranged(mirrored, layout.turned)], dim=-1)
+
+
+class BiLstm(nn.Module):
+    """Layers of bidirectional LSTMs, with sequence dropout on the input of each.
+
+    Args:
+        input_dim: Width of the input.
+        hidden: Width of a direction.
+        layers: How many.
+        dropout: Share of values that are dropped.
+    """
+
+    def __init__(self, input_dim: int, hidden: int, layers: int = 1, dropout: float = 0.0) -> None:
+        super().__init__()
+        widths = [input_dim, *[2 * hidden] * (layers - 1)]
+        self.layers = nn.ModuleList(Lstm(width, hidden) for width in widths)
+        self.dropout = SequenceDropout(dropout)
+        self.output_dim = 2 * hidden
+
+    def forward(self, vectors: Tensor, layout: Layout) -> Tensor:
+        """Read sentences `(sentences, time, input_dim)`: `(sentences, time, 2 * hidden)`."""
+        for layer in self.layers:
+            vectors = layer(self.dropout(vectors), layout)
+        return vectors
+
+
+class HighwayLstm(nn.Module):
+    """Deep biLSTM whose layers are joined by highways, after He et al. (2017).
+
+    A layer gives r * h + (1 - r) * Wx with a gate r of its input and of its own states one word
+    before, in the order of reading. The gate is laid over the layer, not inside of its recurrence,
+    and every layer reads in both directions instead of one layer from the left and the next from
+    the right, so that a layer is one call of an LSTM.
+
+    Args:
+        input_dim: Width of the input.
+        hidden: Width of a direction.
+        layers: How many.
+        dropout: Share of values that are dropped, sequence by sequence.
+    """
+
+    def __init__(self, input_dim: int, hidden: int, layers: int, dropout: float) -> None:
+        super().__init__()
+        width = 2 * hidden
+        widths = [input_dim, *[width] * (layers - 1)]
+        self.layers = nn.ModuleList(Lstm(own, hidden) for own in widths)
+        self.gates = nn.ModuleList(nn.Linear(own + width, width) for own in widths)
+        self.carries = nn.ModuleList(nn.Linear(own, width, bias=False) for own in widths)
+        self.dropout = SequenceDropout(dropout)
+        self.output_dim = width
+
+    def forward(self, vectors: Tensor, layout: Layout) -> Tensor:
+        """Read sentences `(sentences, time, input_dim)`: `(sentences, time, 2 * hidden)`."""
+        for layer, gate, carry in zip(self.layers, self.gates, self.carries, strict=True):
+            read = layer(vectors, layout)
+            share = torch.sigmoid(gate(torch.cat([vectors, _one_word_before(read)], dim=-1)))
+            vectors = self.dropout(share * read + (1 - share) * carry(vectors))
+            vectors = vectors * layout.mask.unsqueeze(-1)
+        return vectors
+
+
+def _one_word_before(read: Tensor) -> Tensor:
+    """Give the states of both directions one word before, each as it reads; same shape."""
+    from_left, from_right = read.chunk(2, dim=-1)
+    return torch.cat(
+        [
+            nn.functional.pad(from_left[:, :-1], (0, 0, 1, 0)),
+            nn.functional.pad(from_right[:, 1:], (0, 0, 0, 1)),
+        ],
+        dim=-1,
+    )
+
+
+class AttentionPooling(nn.Module):
+    """One vector for a sentence: its words weighted by learned attention, and their maximum.
+
+    Args:
+        dim: Width of the words' vectors.
+    """
+
+    def __init__(self, dim: int) -> None:
+        super().__init__()
+        self.score = nn.Linear(dim, 1)
+        self.output_dim = 2 * dim
+
+    def forward(self, vectors: Tensor, mask: Tensor) -> Tensor:
+        """Pool `(sentences, time, dim)`: `(sentences, 2 * dim)`; zeros for an empty sentence."""
+        weights = masked_softmax(self.score(vectors).squeeze(-1), mask)
+        mean = torch.einsum("st,std->sd", weights, vectors)
+        lowest = torch.finfo(vectors.dtype).min
+        highest = vectors.masked_fill(~mask.unsqueeze(-1), lowest).amax(dim=1)
+        return torch.cat([mean, highest * mask.any(dim=1, keepdim=True)], dim=1)
+
+
+def _directions(lstm: nn.LSTM) -> list[list[Tensor]]:
+    """Give the weights of each direction of a layer, as `torch.lstm` wants them."""
+    names = ("weight_ih_l0", "weight_hh_l0", "bias_ih_l0", "bias_hh_l0")
+    endings = ("", "_reverse") if lstm.bidirectional else ("",)
+    return [[getattr(lstm, name + ending) for name in names] for ending in endings]
+
+
+def _one_direction(vectors: Tensor, weights: list[Tensor]) -> Tensor:
+    """Read `(sentences, time, dim)` from left to right: `(sentences, time, hidden)`."""
+    start = vectors.new_zeros(1, len(vectors), weights[1].shape[1])
+    read: Tensor = torch.lstm(
+        vectors,
+        (start, start),
+        weights,
+        has_biases=True,
+        num_layers=1,
+        dropout=0.0,
+        train=True,
+        bidirectional=False,
+        batch_first=True,
+    )[0]
+    return read
+
+
+def _rearranged(vectors: Tensor, places: Tensor) -> Tensor:
+    return vectors.gather(1, places.unsqueeze(-1).expand(vectors.shape))

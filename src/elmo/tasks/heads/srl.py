@@ -1,0 +1,313 @@
+"""Semantic roles: who did what to whom, for one predicate at a time.
+
+* words with a flag that says which is the predicate -> deep biLSTM with highways (after He et al.
+  2017, the baseline of the paper) -> scores of IOB tags;
+* trained by plain cross-entropy, decoded by Viterbi so that tags keep to the rules of IOB2;
+* a small biLSTM on the side learns which words are predicates, so that raw text can be read; words
+  in brackets (`The cat [sat] down .`) are taken as predicates instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from elmo.tasks.heads.base import FeatureDims, Head, Layout, Task, Words, WordVectors, send
+from elmo.tasks.heads.crf import FORBIDDEN, tag_rules, viterbi
+from elmo.tasks.heads.encoders import BiLstm, HighwayLstm, SequenceDropout
+from elmo.tasks.heads.labels import require_labels, tag_numbers, tell_of_unknown
+from elmo.tasks.heads.limits import short_enough
+from elmo.tasks.heads.tag_schemes import spans_of
+from elmo.tasks.metrics.roles import role_score
+from elmo.tasks.metrics.scores import Score
+from elmo.tasks.readers.examples import Frame
+from elmo.tasks.readers.formats import read_frames
+from elmo.tasks.recipe import ReadOptions, Recipe
+from elmo.text.files import get_tokenizer
+
+_FLAG_DIM = 32
+_FINDER_SHARE = 2
+"""The biLSTM that finds predicates is narrower by this."""
+
+
+@dataclass(frozen=True)
+class SrlExample:
+    """A sentence and one of its predicates."""
+
+    words: Words
+    predicate: int | None
+    """Number of the predicate's word; None where predicates are to be found."""
+    tags: list[str] | None = None
+    predicates: tuple[int, ...] = ()
+    """All predicates of the sentence."""
+    place: str = ""
+
+
+@dataclass(frozen=True)
+class SrlBatch:
+    """Frames as tensors."""
+
+    layout: Layout
+    flags: Tensor
+    """1 at the predicate, 0 elsewhere, int64 of shape `(frames, time)`."""
+    tags: Tensor
+    """Numbers of tags, `(frames, time)`."""
+    predicates: Tensor
+    """Whether a word is a predicate, of this frame or another, `(frames, time)`."""
+    wanted: tuple[int | None, ...]
+    """The predicate of each frame; None where predicates are to be found."""
+
+
+@dataclass(frozen=True)
+class SrlPrediction:
+    """What was found in one sentence."""
+
+    frames: tuple[tuple[int, tuple[str, ...]], ...]
+    """Predicates and their tags; exactly one if the predicate was given."""
+    found: tuple[int, ...]
+    """The words that look like predicates."""
+
+
+class RoleLabeller(Head[SrlBatch, SrlPrediction]):
+    """The network; see the module.
+
+    Args:
+        dims: Widths of the words' vectors.
+        tags: All tags, IOB2.
+        recipe: Sizes.
+    """
+
+    def __init__(self, dims: FeatureDims, tags: Sequence[str], recipe: Recipe) -> None:
+        super().__init__()
+        self.tags = tags
+        self.flag = nn.Embedding(2, _FLAG_DIM)
+        self.input_dropout = SequenceDropout(recipe.dropout)
+        self.encoder = HighwayLstm(
+            dims.input + _FLAG_DIM, recipe.hidden, recipe.layers, recipe.dropout
+        )
+        self.output = nn.Linear(self.encoder.output_dim + dims.output, len(tags))
+        finder = max(1, recipe.hidden // _FINDER_SHARE)
+        self.finder = BiLstm(dims.input, finder, 1, recipe.dropout)
+        self.finder_output = nn.Linear(2 * finder + dims.output, 1)
+        rules = tag_rules(tags, "iob2")
+        for name in ("transitions", "start", "end"):
+            scores = torch.where(getattr(rules, name), 0.0, FORBIDDEN)
+            self.register_buffer(f"_{name}", scores, persistent=False)
+
+    def roles(self, words: WordVectors, layout: Layout, flags: Tensor) -> Tensor:
+        """Give the scores of tags, `(frames, time, tags)`, for flags `(frames, time)`."""
+        padded = words.padded(layout)
+        vectors = torch.cat([padded.input, self.flag(flags)], dim=-1)
+        encoded = self.encoder(self.input_dropout(vectors), padded.layout)
+        scores: Tensor = self.output(padded.beside(encoded))
+        return scores
+
+    def predicates(self, words: WordVectors, layout: Layout) -> Tensor:
+        """Give for each word how much it looks like a predicate, `(frames, time)`."""
+        padded = words.padded(layout)
+        encoded = padded.beside(self.finder(padded.input, padded.layout))
+        scores: Tensor = self.finder_output(encoded).squeeze(-1)
+        return scores
+
+    def loss(self, words: WordVectors, batch: SrlBatch) -> Tensor:
+        """Give the mean cross-entropies of tags and of being a predicate, summed, shape `()`."""
+        unpad = batch.layout.unpad
+        tags = unpad(self.roles(words, batch.layout, batch.flags)).float()
+        found = unpad(self.predicates(words, batch.layout)).float()
+        return F.cross_entropy(tags, unpad(batch.tags)) + F.binary_cross_entropy_with_logits(
+            found, unpad(batch.predicates)
+        )
+
+    def predict(self, words: WordVectors, batch: SrlBatch) -> list[SrlPrediction]:
+        """Find the roles of given predicates, or of all that look like one."""
+        scores = self.predicates(words, batch.layout).float()
+        looks = ((scores > 0) & batch.layout.mask).tolist()
+        found = [tuple(k for k, is_one in enumerate(row) if is_one) for row in looks]
+        asked = [
+            (number, predicate)
+            for number, given in enumerate(batch.wanted)
+            for predicate in (found[number] if given is None else [given])
+        ]
+        paths = self._decode(words, batch.layout, asked) if asked else []
+        frames: list[list[tuple[int, tuple[str, ...]]]] = [[] for _ in batch.wanted]
+        for (number, predicate), path in zip(asked, paths, strict=True):
+            frames[number].append((predicate, tuple(self.tags[tag] for tag in path)))
+        return [
+            SrlPrediction(tuple(own), words_found)
+            for own, words_found in zip(frames, found, strict=True)
+        ]
+
+    def _decode(
+        self, words: WordVectors, layout: Layout, asked: Sequence[tuple[int, int]]
+    ) -> list[list[int]]:
+        chosen = Layout.of(layout.sizes, [number for number, _ in asked])
+        flags = _flags([predicate for _, predicate in asked], chosen.mask.shape[1])
+        chosen, flags = send((chosen, flags), layout.mask.device)
+        scores = self.roles(words, chosen, flags).float().log_softmax(dim=-1)
+        tables = (getattr(self, f"_{name}") for name in ("transitions", "start", "end"))
+        return viterbi(scores, chosen.mask, *tables)
+
+
+@dataclass(frozen=True)
+class Srl(Task[SrlExample, SrlBatch, SrlPrediction]):
+    """Sentences with predicates and their arguments."""
+
+    tags: tuple[str, ...]
+
+    name: ClassVar[str] = "srl"
+    metric: ClassVar[str] = "f1"
+    recipe: ClassVar[Recipe] = Recipe(
+        hidden=128,
+        layers=4,
+        dropout=0.1,
+        batch=64,
+        epochs=12,
+        patience=3,
+        rate=1.5e-3,
+        clip=1.0,
+        elmo_dropout=0.2,
+        mix_l2=0.001,
+    )
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "tags", tuple(self.tags))
+
+    @classmethod
+    def read(cls, paths: Sequence[Path], options: ReadOptions) -> list[SrlExample]:
+        """Read PropBank's JSON lines, or columns of brackets."""
+        frames = short_enough(read_frames(paths, options), options.max_words)
+        # Frames of one sentence stand together.
+        return [
+            example
+            for _, group in groupby(frames, key=lambda frame: (frame.place, frame.words))
+            for example in _together(list(group))
+        ]
+
+    @classmethod
+    def from_examples(cls, examples: Sequence[SrlExample], options: ReadOptions) -> Self:
+        """Learn the roles."""
+        del options
+        tags = require_labels(tag for example in examples for tag in example.tags or ())
+        roles = sorted({tag[2:] for tag in tags if tag != "O"})
+        return cls(("O", *(f"{prefix}-{role}" for role in roles for prefix in "BI")))
+
+    def check(self, examples: Sequence[SrlExample]) -> None:
+        """Tell of roles that the training data do not have."""
+        tell_of_unknown(((tag, e.place) for e in examples for tag in e.tags or ()), self.tags)
+
+    def sentences(self, example: SrlExample) -> list[Words]:
+        """Give the sentence."""
+        return [example.words]
+
+    def build(self, dims: FeatureDims, recipe: Recipe) -> RoleLabeller:
+        """Make the network."""
+        return RoleLabeller(dims, self.tags, recipe)
+
+    def collate(self, examples: Sequence[SrlExample]) -> SrlBatch:
+        """Make a batch."""
+        layout = Layout.of([len(example.words) for example in examples])
+        length = layout.mask.shape[1]
+        predicates = np.zeros((len(examples), length), dtype=np.float32)
+        for row, example in enumerate(examples):
+            predicates[row, list(example.predicates)] = 1.0
+        return SrlBatch(
+            layout,
+            _flags([example.predicate for example in examples], length),
+            tag_numbers([example.tags or [] for example in examples], self.tags, length),
+            torch.from_numpy(predicates),
+            tuple(example.predicate for example in examples),
+        )
+
+    def evaluate(
+        self, examples: Sequence[SrlExample], predictions: Sequence[SrlPrediction]
+    ) -> dict[str, float]:
+        """Give F1 of arguments for the predicates of the data, and how well those are found."""
+        gold = [example.tags or [] for example in examples]
+        score = role_score(gold, [prediction.frames[0][1] for prediction in predictions])
+        return {
+            "f1": score.f1,
+            "precision": score.precision,
+            "recall": score.recall,
+            "predicate_f1": _predicate_score(examples, predictions).f1,
+        }
+
+    def parse(self, text: str, options: ReadOptions) -> list[SrlExample]:
+        """Split a raw text; words in brackets are the predicates of their sentence."""
+        examples = []
+        for tokens in get_tokenizer(options.tokenizer).sentences(text):
+            words, marked = _without_brackets(tokens)
+            wanted: list[int | None] = [*marked] or [None]
+            examples += [SrlExample(words, predicate) for predicate in wanted]
+        return examples
+
+    def render(self, example: SrlExample, prediction: SrlPrediction) -> dict[str, Any]:
+        """Show the words, and for each predicate its arguments with their words."""
+        frames = []
+        for predicate, tags in prediction.frames:
+            arguments = [
+                {"role": role, "start": a, "stop": b, "text": " ".join(example.words[a:b])}
+                for a, b, role in spans_of(tags)
+                if role != "V"
+            ]
+            frames.append(
+                {
+                    "predicate": predicate,
+                    "word": example.words[predicate],
+                    "arguments": arguments,
+                    "tags": list(tags),
+                }
+            )
+        return {"words": example.words, "frames": frames}
+
+
+def _together(frames: Sequence[Frame]) -> list[SrlExample]:
+    predicates = tuple(sorted({frame.predicate for frame in frames}))
+    return [
+        SrlExample(frame.words, frame.predicate, frame.tags, predicates, frame.place)
+        for frame in frames
+    ]
+
+
+def _flags(predicates: Sequence[int | None], length: int) -> Tensor:
+    flags = np.zeros((len(predicates), length), dtype=np.int64)
+    for row, predicate in enumerate(predicates):
+        if predicate is not None:
+            flags[row, predicate] = 1
+    return torch.from_numpy(flags)
+
+
+def _predicate_score(examples: Sequence[SrlExample], predictions: Sequence[SrlPrediction]) -> Score:
+    """Count the predicates of each sentence once, however many frames it has."""
+    pairs = zip(examples, predictions, strict=True)
+    sentences = {(e.place, tuple(e.words)): (set(e.predicates), set(p.found)) for e, p in pairs}
+    return Score.of_counts(
+        sum(len(gold & found) for gold, found in sentences.values()),
+        sum(len(found) for _, found in sentences.values()),
+        sum(len(gold) for gold, _ in sentences.values()),
+    )
+
+
+def _without_brackets(tokens: Words) -> tuple[Words, list[int]]:
+    """Take marks off: `[sat]`, or `[` `sat` `]` if the tokenizer split them."""
+    words: Words = []
+    marked: list[int] = []
+    place = 0
+    while place < len(tokens):
+        token = tokens[place]
+        if token == "[" and tokens[place + 2 : place + 3] == ["]"]:
+            marked.append(len(words))
+            token, place = tokens[place + 1], place + 2
+        elif len(token) > 2 and token[0] == "[" and token[-1] == "]":
+            marked.append(len(words))
+            token = token[1:-1]
+        words.append(token)
+        place += 1
+    return words, marked

@@ -1,0 +1,1 @@
+"""The grid of runs over all tasks, and its report."""

@@ -1,0 +1,304 @@
+"""elmo task report: the grid of runs, each written down when it is done and never done again."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import os
+import shutil
+import subprocess
+import sys
+import time
+import traceback
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from elmo import __version__
+from elmo.errors import (
+    ConfigError,
+    DivergedError,
+    ElmoError,
+    GpuMemoryError,
+    InputError,
+    MissingFileError,
+)
+from elmo.runtime.array_files import write_text
+from elmo.tasks.kinds import TASKS
+from elmo.tasks.readers.splits import SPLITS, Parts
+from elmo.tasks.report.settings import DATASETS, Cell, Dataset, ReportSettings, cells
+from elmo.tasks.run.training import Examples, TaskReport, read_examples, train_task
+from elmo.tasks.settings import TaskSettings
+from elmo.text.files import COMPRESSED
+
+_QUICK = {"epochs": 1, "min_steps": 0, "hidden": 8}
+_QUICK_EXAMPLES = 100
+WORKER = "ELMO_REPORT_WORKER"
+"""Set in the environment of processes that another one started: they do not write the page."""
+CELLS_FOLDER, RUNS_FOLDER, DATA_FOLDER = "cells", "runs", "data"
+
+
+def run_report(settings: ReportSettings, say: Callable[[str], None]) -> bool:
+    """Run what is not there yet and what no other process is at.
+
+    Args:
+        settings: Which runs.
+        say: Told what happens, line by line.
+
+    Returns:
+        Whether everything is done; False if the time was over or the user stopped it.
+    """
+    if settings.data is None:
+        raise ConfigError("--data is missing: expected the folder of the task data")
+    minutes = math.inf if settings.minutes is None else settings.minutes
+    deadline = time.monotonic() + 60 * minutes
+    wanted = cells(settings)
+    todo = _to_do(wanted, settings, settings.data)
+    say(f"{len(wanted)} runs, {len(wanted) - len(todo)} of them done before")
+    known: dict[str, Examples] = {}
+    failed: list[str] = []
+    for number, cell in enumerate(todo, start=1):
+        if time.monotonic() > deadline:
+            break
+        with _claimed(settings.folder / RUNS_FOLDER / f"{cell.name}.lock") as is_mine:
+            if not is_mine or cell_file(settings.folder, cell).is_file():
+                continue
+            say(f"[{number}/{len(todo)}] {cell.name}")
+            try:
+                report = _run(cell, settings, known, deadline)
+            except Exception as error:
+                if not _concerns_one_run(error):
+                    raise
+                traceback.print_exc()
+                say(f"    {cell.name} failed ({type(error).__name__}: {error})"[:500])
+                failed.append(cell.name)
+                continue
+            if not report.finished:
+                break
+            say(f"    {cell.name}: {_figures(report)}")
+    if failed:
+        say(f"{len(failed)} runs failed, see above: {', '.join(failed)}")
+    left = len(_missing(wanted, settings))
+    if left:
+        say(f"{left} runs are left for the next time, or being done by other processes")
+    return not left
+
+
+def _to_do(wanted: Sequence[Cell], settings: ReportSettings, data: Path) -> list[Cell]:
+    """Give the missing runs, in an order in which data are read once."""
+    todo = _missing(wanted, settings)
+    if todo:
+        _require_readable(data, "the folder of the task data, as --data")
+    return sorted(todo, key=lambda cell: (list(DATASETS).index(cell.dataset), cell.seed))
+
+
+def _require_readable(folder: Path, expected: str) -> None:
+    """Refuse a folder that would let one run after the other fail."""
+    try:
+        next(folder.iterdir(), None)
+    except (FileNotFoundError, NotADirectoryError):
+        raise MissingFileError(f"no folder {folder}: expected {expected}") from None
+    except OSError as error:
+        raise InputError(
+            f"{folder} cannot be read ({error.strerror or error}): expected {expected}"
+        ) from None
+
+
+def _concerns_one_run(error: Exception) -> bool:
+    """Tell whether other runs may still do well; what is wrong with the settings is of all."""
+    return isinstance(error, DivergedError | GpuMemoryError) or not isinstance(error, ElmoError)
+
+
+def run_in_processes(settings: ReportSettings, arguments: Sequence[str]) -> bool:
+    """Let several processes do the runs.
+
+    Args:
+        settings: Which runs, and how many processes.
+        arguments: The command line of each process.
+
+    Returns:
+        Whether everything is done.
+    """
+    command = [sys.executable, "-m", "elmo", *arguments]
+    threads = str(max(1, (os.cpu_count() or 1) // settings.workers))
+    environment = {"OMP_NUM_THREADS": threads, **os.environ, WORKER: "1"}
+    processes = [
+        subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL)
+        for _ in range(settings.workers)
+    ]
+    try:
+        codes = [process.wait() for process in processes]
+    except BaseException:
+        for process in processes:
+            process.terminate()
+        for process in processes:
+            process.wait()
+        raise
+    if any(code not in (0, 1) for code in codes):
+        raise ConfigError(f"processes of the report ended with {codes}; see above")
+    return not _missing(cells(settings), settings)
+
+
+def _missing(wanted: Sequence[Cell], settings: ReportSettings) -> list[Cell]:
+    return [cell for cell in wanted if not cell_file(settings.folder, cell).is_file()]
+
+
+@contextmanager
+def _claimed(path: Path) -> Iterator[bool]:
+    """Tell whether a run is ours to do; a process that dies gives it back."""
+    try:
+        import fcntl
+    except ImportError:
+        yield True
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("ab") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            yield False
+            return
+        yield True
+
+
+def cell_file(out: Path, cell: Cell) -> Path:
+    """Give the file in which a run is written down."""
+    return out / CELLS_FOLDER / f"{cell.name}.json"
+
+
+def read_cells(out: Path) -> list[dict[str, Any]]:
+    """Read what all runs came to."""
+    found = sorted((out / CELLS_FOLDER).glob("*.json"))
+    if not found:
+        raise MissingFileError(f"no runs in {out / CELLS_FOLDER}: nothing to write")
+    return [json.loads(path.read_text(encoding="utf-8")) for path in found]
+
+
+def _run(
+    cell: Cell, settings: ReportSettings, known: dict[str, Examples], deadline: float
+) -> TaskReport:
+    dataset = DATASETS[cell.dataset]
+    folder = settings.folder / RUNS_FOLDER / cell.name
+    chosen = _task_settings(cell, dataset, settings, folder)
+    with warnings.catch_warnings():
+        # What is odd about a data set is told once, not in each of its many runs.
+        warnings.simplefilter("ignore" if cell.dataset in known else "default")
+        if cell.dataset not in known:
+            known.clear()  # the data of one data set at a time
+            read = _read(dataset, chosen)
+            known[cell.dataset] = _a_few(read) if settings.quick else read
+        report = train_task(dataset.task, chosen, known[cell.dataset], deadline)
+    if not report.finished:
+        return report
+    record = {
+        "dataset": cell.dataset,
+        "changes": dict(cell.changes),
+        "seed": cell.seed,
+        "version": __version__,
+        "model": settings.model,
+        "report": dataclasses.asdict(report),
+        "curve": _curve(folder),
+    }
+    path = cell_file(settings.folder, cell)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_text(path, json.dumps(record, indent=2) + "\n")
+    if not settings.keep:
+        shutil.rmtree(folder)
+    return report
+
+
+def _read(dataset: Dataset, settings: TaskSettings) -> Examples:
+    try:
+        return read_examples(TASKS[dataset.task], settings)
+    except OSError as error:
+        if isinstance(error, ElmoError):
+            raise
+        raise InputError(f"the data of {dataset.title} cannot be read: {error}") from None
+
+
+def _task_settings(
+    cell: Cell, dataset: Dataset, settings: ReportSettings, folder: Path
+) -> TaskSettings:
+    parts = find_parts(cell.dataset, dataset, settings)
+    choices: dict[str, Any] = {**dataset.choices, **dict(cell.changes)}
+    choices |= _QUICK if settings.quick else {}
+    return TaskSettings(
+        data=(parts.train,),
+        dev=(parts.dev,),
+        test=(parts.test,),
+        out=folder,
+        resume=True,
+        seed=cell.seed,
+        model=settings.model,
+        vectors=settings.vectors,
+        device=settings.device,
+        precision=settings.precision,
+        cache=settings.cache,
+        quiet=settings.quiet,
+        **choices,
+    )
+
+
+def _a_few(examples: Examples) -> Examples:
+    """Cut data down to what is enough to see whether everything runs."""
+    few = [
+        part[: min(_QUICK_EXAMPLES, max(2, len(part) // 40))]
+        for part in (examples.train, examples.dev, examples.test)
+    ]
+    return Examples(*few)
+
+
+def find_parts(name: str, dataset: Dataset, settings: ReportSettings) -> Parts:
+    """Find the three files of a data set, or cut it into them (in the folder of the report)."""
+    assert settings.data is not None
+    source = settings.data / dataset.folder
+    _require_readable(source, f"the data of {dataset.title}; leave it out with --tasks")
+    if dataset.parts is not None:
+        return Parts(*(_packed_or_not(source / file) for file in dataset.parts))
+    # A folder for each process while it cuts: what others read is never half written.
+    target = settings.out / DATA_FOLDER / name
+    if not target.is_dir():
+        own = target.with_name(f".{name}-{os.getpid()}")
+        SPLITS[dataset.folder](source, own)
+        try:
+            own.rename(target)
+        except OSError:  # another process was faster
+            shutil.rmtree(own)
+    by_name = {path.stem: path for path in target.iterdir()}
+    return Parts(*(by_name[field] for field in Parts._fields))
+
+
+def _packed_or_not(path: Path) -> Path:
+    candidates = [path, *(path.with_name(path.name + suffix) for suffix in COMPRESSED)]
+    for candidate in candidates:
+        if candidate.is_file():
+            return candidate
+    raise MissingFileError(f"no such file, packed or not: {path}")
+
+
+def _curve(folder: Path) -> list[dict[str, Any]]:
+    lines = (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+    return [json.loads(line) for line in lines]
+
+
+def _figures(report: TaskReport) -> str:
+    scores = report.test or report.dev
+    return (
+        f"{report.metric} {100 * scores[report.metric]:.2f} on test, "
+        f"{100 * report.dev[report.metric]:.2f} on dev, {report.rounds} rounds in "
+        f"{report.seconds_training:.0f} s after {report.seconds_preparing:.0f} s"
+    )
+
+
+def values_of(
+    found: Sequence[dict[str, Any]], dataset: str, changes: dict[str, Any]
+) -> list[float]:
+    """Give the main figure, in percent, of all runs of one kind, in the order of their seeds."""
+    chosen = [c for c in found if c["dataset"] == dataset and c["changes"] == changes]
+    chosen.sort(key=lambda c: c["seed"])
+    return [
+        100 * (c["report"]["test"] or c["report"]["dev"])[c["report"]["metric"]] for c in chosen
+    ]

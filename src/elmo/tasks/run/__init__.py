@@ -1,0 +1,1 @@
+"""Training and using a head: loop, snapshots, folder."""

@@ -1,0 +1,205 @@
+"""A trained head on disk: one folder, from which raw text can be read at once.
+
+| file | what |
+|---|---|
+| `config.json` | the task with its labels, the settings, which biLM and which vectors |
+| `model.safetensors` | all that was learned, and the vectors of the words that were read |
+| `words.txt` | the words of those vectors, one a line |
+| `elmo/` | the biLM, if it learned, too |
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import warnings
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save
+from torch import Tensor
+
+from elmo import __version__
+from elmo.errors import ConfigError, ElmoWarning, MissingFileError, WeightsError
+from elmo.hub.names import open_model
+from elmo.model.bilm import BiLM
+from elmo.runtime.array_files import replacing, write_text
+from elmo.runtime.settings_files import from_dict, to_json_values
+from elmo.tasks.features.assembly import Assembly, elmo_choice
+from elmo.tasks.features.features import WordFeatures
+from elmo.tasks.features.static_words import StaticWords
+from elmo.tasks.heads.base import Task
+from elmo.tasks.heads.network import TaskNetwork
+from elmo.tasks.kinds import TASKS
+from elmo.tasks.recipe import Recipe
+from elmo.tasks.settings import TaskSettings
+from elmo.text.vector_sources import VectorSource, open_vectors
+from elmo.weights.checkpoint import Checkpoint, save_checkpoint
+
+CONFIG_FILE, WEIGHTS_FILE, WORDS_FILE, ELMO_FOLDER = (
+    "config.json",
+    "model.safetensors",
+    "words.txt",
+    "elmo",
+)
+_KIND = "elmo-task"
+_BILM = "features.bilm."
+
+
+@dataclasses.dataclass(frozen=True)
+class SavedTask:
+    """What a folder holds."""
+
+    task: Task[Any, Any, Any]
+    settings: TaskSettings
+    recipe: Recipe
+    network: TaskNetwork
+    checkpoint: Checkpoint | None
+    """The biLM whose layers the network reads; None if it has none, or has its own."""
+
+
+def save_task(
+    folder: Path,
+    task: Task[Any, Any, Any],
+    settings: TaskSettings,
+    recipe: Recipe,
+    network: TaskNetwork,
+    assembly: Assembly,
+) -> None:
+    """Write a trained head; what is there already is replaced, file by file."""
+    folder.mkdir(parents=True, exist_ok=True)
+    features = network.features
+    static = features.static
+    config = {
+        "kind": _KIND,
+        "version": __version__,
+        "task": task.name,
+        "fields": dataclasses.asdict(task),  # type: ignore[call-overload]
+        "settings": to_json_values(settings),
+        "recipe": to_json_values(recipe),
+        "elmo": features.elmo
+        and {"fingerprint": assembly.fingerprint, **dataclasses.asdict(features.elmo)},
+        "static": static and {"dim": static.dim, "learned": static.learned, "n": len(static.rows)},
+    }
+    tensors = {
+        name: tensor.detach().cpu().contiguous()
+        for name, tensor in network.state_dict().items()
+        if not name.startswith(_BILM)
+    }
+    with replacing(folder / WEIGHTS_FILE) as file:
+        file.write(save(tensors, {"format": "pt"}))
+    if static is not None:
+        write_text(folder / WORDS_FILE, "".join(f"{word}\n" for word in static.words))
+    if features.bilm is not None:
+        save_checkpoint(features.bilm.to_checkpoint(), folder / ELMO_FOLDER, "elmo")
+    write_text(folder / CONFIG_FILE, json.dumps(config, indent=2, ensure_ascii=False) + "\n")
+
+
+def load_task(folder: Path, model: str | None = None) -> SavedTask:
+    """Read a trained head.
+
+    Args:
+        folder: Where it is.
+        model: Where its biLM is, if not where it was in training.
+    """
+    config = _read_config(folder)
+    try:
+        task = TASKS[config["task"]](**config["fields"])
+        settings = from_dict(TaskSettings, config["settings"], str(folder / CONFIG_FILE))
+        recipe = Recipe(**config["recipe"])
+    except (KeyError, TypeError) as error:
+        raise ConfigError(f"{folder / CONFIG_FILE} is damaged: {error!r}") from None
+    tensors = _read_tensors(folder)
+    features, checkpoint = _features(folder, config, settings, recipe, tensors, model)
+    network = TaskNetwork(features, task.build(features.dims, recipe))
+    own = {f"{_BILM}{k}": v for k, v in features.bilm.state_dict().items()} if features.bilm else {}
+    try:
+        network.load_state_dict({**tensors, **own})
+    except RuntimeError as error:
+        raise WeightsError(
+            f"{folder / WEIGHTS_FILE} does not fit {CONFIG_FILE}: {str(error).splitlines()[-1]}"
+        ) from None
+    return SavedTask(task, settings, recipe, network.eval(), checkpoint)
+
+
+def _features(
+    folder: Path,
+    config: dict[str, Any],
+    settings: TaskSettings,
+    recipe: Recipe,
+    tensors: dict[str, Tensor],
+    model: str | None,
+) -> tuple[WordFeatures, Checkpoint | None]:
+    static = _static(folder, config, settings, tensors) if config["static"] else None
+    if not config["elmo"]:
+        return WordFeatures(static, None), None
+    if settings.finetune_elmo:
+        checkpoint = open_model(folder / ELMO_FOLDER)
+        choice = elmo_choice(settings, recipe, checkpoint)
+        return WordFeatures(static, choice, BiLM.from_checkpoint(checkpoint)), None
+    checkpoint = open_model(model or settings.model)
+    if checkpoint.fingerprint() != config["elmo"]["fingerprint"]:
+        raise WeightsError(
+            f"the head in {folder} was trained with another biLM than "
+            f"{model or settings.model or 'the default model'}: its fingerprint is "
+            f"{checkpoint.fingerprint()[:12]}, expected {config['elmo']['fingerprint'][:12]}; "
+            "give the right one with --model"
+        )
+    return WordFeatures(static, elmo_choice(settings, recipe, checkpoint)), checkpoint
+
+
+def _static(
+    folder: Path, config: dict[str, Any], settings: TaskSettings, tensors: dict[str, Tensor]
+) -> StaticWords:
+    try:
+        words = (folder / WORDS_FILE).read_text(encoding="utf-8").split("\n")[:-1]
+    except OSError as error:
+        raise MissingFileError(f"cannot read {folder / WORDS_FILE}: {error.strerror}") from None
+    table = tensors.get("features.static.table", torch.zeros(0, config["static"]["dim"]))
+    if len(words) != len(table):
+        raise WeightsError(
+            f"{folder / WORDS_FILE} has {len(words)} words, {WEIGHTS_FILE} {len(table)} vectors"
+        )
+    source = _source(settings) if settings.static == "glove" else None
+    return StaticWords(words, table, learned=config["static"]["learned"], source=source)
+
+
+def _source(settings: TaskSettings) -> VectorSource | None:
+    try:
+        return open_vectors(settings.vectors)
+    except MissingFileError as error:
+        warnings.warn(
+            f"{error}. Words that were not in the data of the head count as unknown",
+            ElmoWarning,
+            stacklevel=2,
+        )
+        return None
+
+
+def _read_config(folder: Path) -> dict[str, Any]:
+    path = folder / CONFIG_FILE
+    try:
+        config = json.loads(path.read_text(encoding="utf-8"))
+    except OSError:
+        raise MissingFileError(
+            f"no trained head in {folder}: expected the folder that elmo task train --out wrote"
+        ) from None
+    except ValueError as error:
+        raise ConfigError(f"{path} is damaged: {error}") from None
+    if not isinstance(config, dict) or config.get("kind") != _KIND:
+        raise ConfigError(
+            f"{path} is not that of a trained head; expected the folder that elmo task train wrote"
+        )
+    return config
+
+
+def _read_tensors(folder: Path) -> dict[str, Tensor]:
+    path = folder / WEIGHTS_FILE
+    if not path.is_file():
+        raise MissingFileError(f"no such file: {path}")
+    try:
+        return load_file(path)
+    except SafetensorError as error:
+        raise WeightsError(f"{path} is damaged: {error}") from None

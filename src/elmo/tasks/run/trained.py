@@ -1,0 +1,103 @@
+"""A trained head at work: raw texts or files of examples in, predictions and figures out."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+from elmo.embedder import ELMo
+from elmo.errors import InputError
+from elmo.runtime.devices import find_device
+from elmo.settings import TokenizerName
+from elmo.tasks.features.lookup import DirectLayers, LayerSource, Lookups
+from elmo.tasks.heads.network import Runner
+from elmo.tasks.run.folder import SavedTask, load_task
+
+
+class TrainedTask:
+    """Predicts for raw texts, and measures on files; load one with `elmo.tasks.load`.
+
+    Args:
+        saved: What the folder holds.
+        device: Where to compute.
+        cache: Folder for layers of sentences, for files that are measured again; without it
+            nothing is kept.
+        tokenizer: How raw texts are split into words, if not as in training.
+        quiet: Whether to show no progress.
+    """
+
+    def __init__(
+        self,
+        saved: SavedTask,
+        *,
+        device: str = "auto",
+        cache: Path | None = None,
+        tokenizer: TokenizerName | None = None,
+        quiet: bool = True,
+    ) -> None:
+        self.task, self.settings, self.recipe = saved.task, saved.settings, saved.recipe
+        self.options = dataclasses.replace(saved.settings.read_options(), phrases=False)
+        if tokenizer is not None:
+            self.options = dataclasses.replace(self.options, tokenizer=tokenizer)
+        place = find_device(device)
+        source: LayerSource | DirectLayers | None = None
+        if saved.checkpoint is not None:
+            source = (
+                DirectLayers(ELMo(saved.checkpoint, device=place))
+                if cache is None
+                else LayerSource(saved.checkpoint, place, cache, quiet)
+            )
+        lookups = Lookups(saved.network.features, source, place)
+        self._runner = Runner(self.task, saved.network, lookups, place)
+
+    @classmethod
+    def load(cls, folder: Path, *, model: str | None = None, **choices: Any) -> Self:
+        """Load a trained head; the choices are those of the class."""
+        return cls(load_task(folder, model), **choices)
+
+    def __call__(self, texts: str | Iterable[str]) -> list[dict[str, Any]]:
+        """Predict for raw texts.
+
+        Args:
+            texts: One text or many; what a text is depends on the task.
+
+        Returns:
+            Records that JSON can hold; `input` says which text a record is about. A text has one
+            record, or one for each of its sentences, or none if there is nothing in it.
+        """
+        given = [texts] if isinstance(texts, str) else list(texts)
+        examples: list[Any] = []
+        numbers: list[int] = []
+        for number, text in enumerate(given):
+            if not isinstance(text, str):
+                raise InputError(
+                    f"text {number} is of type {type(text).__name__}, expected a string"
+                )
+            found = self.task.parse(text, self.options)
+            examples += found
+            numbers += [number] * len(found)
+        predictions = self.predict(examples)
+        return [
+            {"input": number, **self.task.render(example, prediction)}
+            for number, example, prediction in zip(numbers, examples, predictions, strict=True)
+        ]
+
+    def predict(
+        self, examples: Sequence[Any], progress: Callable[[int], object] = lambda done: None
+    ) -> list[Any]:
+        """Predict for examples, in order; `progress` is told how many are done."""
+        self._runner.prepare(examples)
+        return self._runner.predict(examples, self.recipe.batch, progress)
+
+    def read(self, paths: Sequence[Path]) -> list[Any]:
+        """Read files of examples, as the training data were read."""
+        examples = self.task.read(paths, self.options)
+        self.task.check(examples)
+        return examples
+
+    def evaluate(self, paths: Sequence[Path]) -> dict[str, float]:
+        """Measure predictions for files of examples."""
+        examples = self.read(paths)
+        return self.task.evaluate(examples, self.predict(examples))

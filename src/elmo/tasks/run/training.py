@@ -1,0 +1,420 @@
+"""The loop that trains a task: features once, then rounds of steps, each measured.
+
+A *round* is one pass over the training data, or several if there are few. After each the model is
+measured on held-out data, kept if it is the best so far, and all is saved that the run needs to go
+on. Every random choice follows from the seed and the number of the round, so that a run that was
+killed and resumed gives the same model.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors.torch import load_file
+from tqdm.auto import tqdm
+
+from elmo.errors import ConfigError, DivergedError, OutputExistsError
+from elmo.runtime.array_files import write_text
+from elmo.runtime.devices import find_device
+from elmo.runtime.interrupts import stop_signals
+from elmo.runtime.settings_files import from_dict, to_json_values
+from elmo.tasks.features.assembly import Assembly, assemble
+from elmo.tasks.features.lookup import Lookups
+from elmo.tasks.heads.base import Task
+from elmo.tasks.heads.network import Runner, TaskNetwork
+from elmo.tasks.kinds import TASKS
+from elmo.tasks.recipe import Recipe
+from elmo.tasks.run.batches import chosen_share, shuffled_batches
+from elmo.tasks.run.curve import draw_curve
+from elmo.tasks.run.folder import CONFIG_FILE, ELMO_FOLDER, WEIGHTS_FILE, save_task
+from elmo.tasks.run.progress import SNAPSHOT_FILE, TaskProgress, restore_progress, save_progress
+from elmo.tasks.settings import TaskSettings
+from elmo.training.metrics import CURVE_FILE, METRICS_FILE, MetricsFile, read_metrics
+
+RUN_FILE, RESULT_FILE = "run.json", "result.json"
+_ROUND_STEPS = 40
+"""A round has at least so many steps: a small training set is read several times."""
+_WARM_STEPS = 100
+_LOWEST_RATE = 0.02
+"""Of the highest rate, at the end of the run."""
+
+
+@dataclass(frozen=True)
+class Examples:
+    """The data of a run."""
+
+    train: list[Any]
+    dev: list[Any]
+    test: list[Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskReport:
+    """What a run came to; also `result.json`."""
+
+    task: str
+    metric: str
+    """Name of the main metric."""
+    finished: bool
+    n_train: int
+    n_dev: int
+    n_test: int
+    parameters: int
+    """Numbers that learn."""
+    rounds: int
+    steps: int
+    best_round: int
+    dev: dict[str, float]
+    """Of the best model."""
+    test: dict[str, float] | None
+    mix: dict[str, list[float]]
+    """Learned weights of ELMo's layers, by the place where they come in."""
+    unknown: dict[str, float]
+    """Share of words without a static vector, by part of the data; empty without such vectors."""
+    elmo: str | None
+    """Fingerprint of the biLM before training; None without one."""
+    device: str
+    """Name of the GPU, or cpu."""
+    seconds_preparing: float
+    """Reading and embedding; short if the layers were in the cache."""
+    seconds_training: float
+    """All rounds, measuring included."""
+
+
+def train_task(
+    name: str,
+    settings: TaskSettings,
+    examples: Examples | None = None,
+    deadline: float = math.inf,
+) -> TaskReport:
+    """Train a task, or go on with a run that was stopped.
+
+    Args:
+        name: Which task.
+        settings: How; `data` and `out` are needed.
+        examples: The data, if they were read before.
+        deadline: When to stop, by `time.monotonic()`; the run can be resumed.
+    """
+    out = _require_out(name, settings)
+    finished = _finished_before(out, settings)
+    if finished is not None:
+        return finished
+    return _Run(name, settings, out, examples, deadline).go()
+
+
+def read_examples(kind: type[Task[Any, Any, Any]], settings: TaskSettings) -> Examples:
+    """Read the files of a run; without `--dev` a part of the training data is held out."""
+    options = settings.read_options()
+    plain = dataclasses.replace(options, phrases=False)
+    train = kind.read(settings.data, options)
+    test = kind.read(settings.test, plain) if settings.test else []
+    if settings.dev:
+        return Examples(train, kind.read(settings.dev, plain), test)
+    if options.phrases:
+        raise ConfigError("--phrases needs --dev: phrases of held-out sentences would be learned")
+    if len(train) < 2:
+        raise ConfigError(f"{len(train)} training examples: none can be held out; give --dev")
+    held = set(chosen_share(len(train), settings.holdout, settings.seed))
+    return Examples(
+        [example for k, example in enumerate(train) if k not in held],
+        [train[k] for k in sorted(held)],
+        test,
+    )
+
+
+class _Run:
+    """One run, from files to a trained head."""
+
+    def __init__(
+        self,
+        name: str,
+        settings: TaskSettings,
+        out: Path,
+        examples: Examples | None,
+        deadline: float,
+    ) -> None:
+        started = time.monotonic()
+        self.deadline = deadline
+        self.settings, self.out = settings, out
+        kind = TASKS[name]
+        self.device = find_device(settings.device)
+        half = settings.precision == "bf16"
+        if half and self.device.type == "cpu":
+            raise ConfigError("--precision bf16 needs a GPU: on a CPU give fp32, the default")
+        self.recipe: Recipe = settings.recipe(kind.recipe)
+        examples = examples or read_examples(kind, settings)
+        self.task = kind.from_examples(examples.train, settings.read_options())
+        self.task.check(examples.dev)
+        self.task.check(examples.test)
+        chosen = chosen_share(len(examples.train), settings.share, settings.seed)
+        self.examples = dataclasses.replace(examples, train=[examples.train[k] for k in chosen])
+        torch.manual_seed(settings.seed)
+        self.assembly = self._assemble()
+        features = self.assembly.features
+        network = TaskNetwork(features, self.task.build(features.dims, self.recipe))
+        lookups = Lookups(features, self.assembly.source, self.device)
+        self.runner = Runner(self.task, network, lookups, self.device, half)
+        everything = [*self.examples.train, *self.examples.dev, *self.examples.test]
+        self.runner.prepare(everything, settle=True)
+        self.sizes = [self.runner.size(example) for example in self.examples.train]
+        self.optimizer = _optimizer(network, self.recipe, settings)
+        self.plan = _Plan.of(len(self.examples.train), self.recipe)
+        self.preparing = time.monotonic() - started
+
+    def _assemble(self) -> Assembly:
+        sentences = self.task.sentences
+        train = [s for e in self.examples.train for s in sentences(e)]
+        others = [s for e in (*self.examples.dev, *self.examples.test) for s in sentences(e)]
+        return assemble(self.settings, self.recipe, train, others, self.device)
+
+    @property
+    def network(self) -> TaskNetwork:
+        return self.runner.network
+
+    def go(self) -> TaskReport:
+        write_text(
+            self.out / RUN_FILE,
+            json.dumps({"task": self.task.name, **to_json_values(self.settings)}, indent=2) + "\n",
+        )
+        progress = restore_progress(self.out, self.network, self.optimizer)
+        metrics = MetricsFile(self.out / METRICS_FILE, progress.metrics_bytes)
+        bar = tqdm(
+            total=self.plan.steps,
+            initial=progress.step,
+            unit=" steps",
+            desc=f"{self.task.name}, {self.settings.features}",
+            disable=self.settings.quiet,
+        )
+        try:
+            with stop_signals() as signals, bar:
+                while not self._is_over(progress):
+                    done = self._round(progress, metrics, bar, signals)
+                    if done is None:
+                        return self._report(progress, finished=False)
+                    progress = done
+        finally:
+            metrics.close()
+        report = self._report(progress, finished=True)
+        write_text(self.out / RESULT_FILE, json.dumps(dataclasses.asdict(report), indent=2) + "\n")
+        (self.out / SNAPSHOT_FILE).unlink(missing_ok=True)
+        draw_curve(read_metrics(self.out / METRICS_FILE), self.task.metric, self.out / CURVE_FILE)
+        return report
+
+    def _is_over(self, progress: TaskProgress) -> bool:
+        waited = progress.rounds - progress.best_round
+        return progress.rounds >= self.plan.rounds or 0 < self.recipe.patience <= waited
+
+    def _round(
+        self, progress: TaskProgress, metrics: MetricsFile, bar: Any, signals: list[int]
+    ) -> TaskProgress | None:
+        """Train and measure once; None if the user wants to stop."""
+        started = time.monotonic()
+        loss, step = self._steps(progress, bar, signals)
+        if loss is None:
+            return None
+        scores = self.measure(self.examples.dev)
+        value = scores[self.task.metric]
+        better = progress.best is None or value > progress.best
+        number = progress.rounds + 1
+        row = {"round": number, "step": step}
+        metrics.write({**row, "split": "train", "loss": loss})
+        metrics.write({**row, "split": "dev", **scores, "best": better})
+        bar.set_postfix_str(
+            f"loss {loss:.3f}, dev {self.task.metric} {100 * value:.2f}"
+            f"{'' if better else f' (best {100 * (progress.best or 0):.2f})'}"
+        )
+        if better:
+            save_task(self.out, self.task, self.settings, self.recipe, self.network, self.assembly)
+        progress = TaskProgress(
+            rounds=number,
+            step=step,
+            seconds=progress.seconds + time.monotonic() - started,
+            metrics_bytes=metrics.length,
+            best=value if better else progress.best,
+            best_round=number if better else progress.best_round,
+        )
+        save_progress(self.out, progress, self.network, self.optimizer)
+        return progress
+
+    def _steps(
+        self, progress: TaskProgress, bar: Any, signals: list[int]
+    ) -> tuple[float | None, int]:
+        """Take the steps of a round; gives the mean loss, None if stopped, and the last step."""
+        torch.manual_seed(_seed(self.settings.seed, progress.rounds))
+        generator = np.random.default_rng([self.settings.seed, progress.rounds])
+        self.network.train()
+        step, losses = progress.step, torch.zeros((), device=self.device)
+        for _ in range(self.plan.passes):
+            for numbers in shuffled_batches(self.sizes, self.recipe.batch, generator):
+                if signals or time.monotonic() > self.deadline:
+                    return None, step
+                losses += self._step([self.examples.train[k] for k in numbers], step)
+                step += 1
+                bar.update()
+        loss = float(losses) / max(1, step - progress.step)
+        if not math.isfinite(loss):
+            raise DivergedError(
+                f"the loss is {loss} after {step} steps; try a lower --rate or --clip. The best "
+                f"model so far is in {self.out}"
+            )
+        return loss, step
+
+    def _step(self, examples: Sequence[Any], step: int) -> torch.Tensor:
+        share = self.plan.rate_share(step)
+        for group in self.optimizer.param_groups:
+            group["lr"] = group["highest"] * share
+        loss = self.runner.loss(examples)
+        total = loss + self.network.features.penalty()
+        self.optimizer.zero_grad(set_to_none=True)
+        total.backward()  # type: ignore[no-untyped-call]
+        torch.nn.utils.clip_grad_norm_(self.network.parameters(), self.recipe.clip)
+        self.optimizer.step()
+        return loss.detach()
+
+    def measure(self, examples: Sequence[Any]) -> dict[str, float]:
+        predictions = self.runner.predict(examples, self.recipe.batch)
+        return self.task.evaluate(examples, predictions)
+
+    def _report(self, progress: TaskProgress, finished: bool) -> TaskReport:
+        if progress.best is not None:
+            _load_best(self.out, self.network, self.device)
+        measured = finished and self.examples.test
+        return TaskReport(
+            task=self.task.name,
+            metric=self.task.metric,
+            finished=finished,
+            n_train=len(self.examples.train),
+            n_dev=len(self.examples.dev),
+            n_test=len(self.examples.test),
+            parameters=sum(p.numel() for p in self.network.parameters() if p.requires_grad),
+            rounds=progress.rounds,
+            steps=progress.step,
+            best_round=progress.best_round,
+            dev=self.measure(self.examples.dev) if finished else {},
+            test=self.measure(self.examples.test) if measured else None,
+            mix=self.network.features.mix_weights(),
+            unknown=self._unknown(),
+            elmo=self.assembly.fingerprint,
+            device=_device_name(self.device),
+            seconds_preparing=round(self.preparing, 3),
+            seconds_training=round(progress.seconds, 3),
+        )
+
+    def _unknown(self) -> dict[str, float]:
+        if self.network.features.static is None:
+            return {}
+        parts = {field.name: getattr(self.examples, field.name) for field in fields(Examples)}
+        return {
+            name: self.runner.lookups.unknown_share(
+                words for example in part for words in self.task.sentences(example)
+            )
+            for name, part in parts.items()
+            if part
+        }
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """How long a run is."""
+
+    rounds: int
+    passes: int
+    """Passes over the data in a round."""
+    steps: int
+    """Of all rounds."""
+
+    @classmethod
+    def of(cls, n_examples: int, recipe: Recipe) -> _Plan:
+        batches = math.ceil(n_examples / recipe.batch)
+        passes = math.ceil(_ROUND_STEPS / batches) if recipe.min_steps else 1
+        wanted = max(recipe.epochs * batches, recipe.min_steps)
+        rounds = math.ceil(wanted / (passes * batches))
+        return cls(rounds, passes, rounds * passes * batches)
+
+    def rate_share(self, step: int) -> float:
+        """Give the rate as a part of the highest: up for a while, then straight down."""
+        warm = min(_WARM_STEPS, max(1, self.steps // 20))
+        if step < warm:
+            return (step + 1) / warm
+        left = (self.steps - step) / max(1, self.steps - warm)
+        return _LOWEST_RATE + (1 - _LOWEST_RATE) * left
+
+
+def _optimizer(
+    network: TaskNetwork, recipe: Recipe, settings: TaskSettings
+) -> torch.optim.Optimizer:
+    """Make AdamW; the weights of matrices of the head decay, the biLM has its own rate."""
+    groups: dict[tuple[float, float], list[torch.nn.Parameter]] = {}
+    for name, parameter in network.named_parameters():
+        if not parameter.requires_grad:
+            continue
+        rate = settings.elmo_rate if name.startswith("features.bilm.") else recipe.rate
+        decays = name.startswith("head.") and parameter.dim() > 1
+        groups.setdefault((rate, recipe.weight_decay if decays else 0.0), []).append(parameter)
+    return torch.optim.AdamW(
+        [
+            {"params": parameters, "lr": rate, "highest": rate, "weight_decay": decay}
+            for (rate, decay), parameters in groups.items()
+        ],
+        fused=True,  # one pass over all numbers, on a GPU one kernel
+    )
+
+
+def _load_best(out: Path, network: TaskNetwork, device: torch.device) -> None:
+    tensors = load_file(out / WEIGHTS_FILE, device=str(device))
+    if network.features.bilm is not None:
+        learned = load_file(out / ELMO_FOLDER / WEIGHTS_FILE, device=str(device))
+        state = network.features.bilm.state_dict()
+        tensors |= {f"features.bilm.{name}": learned[name] for name in state if name in learned}
+    network.load_state_dict(tensors, strict=False)
+
+
+def _device_name(device: torch.device) -> str:
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
+
+
+def _seed(seed: int, number: int) -> int:
+    """Give one seed for two numbers, the same in every run."""
+    return int(np.random.SeedSequence([seed, number]).generate_state(1)[0])
+
+
+def _require_out(name: str, settings: TaskSettings) -> Path:
+    if name not in TASKS:
+        raise ConfigError(f"no task {name!r}: expected one of {', '.join(TASKS)}")
+    if not settings.data:
+        raise ConfigError("--data is missing: expected files to learn from")
+    if settings.out is None:
+        raise ConfigError("--out is missing: expected a folder for the trained head")
+    out = settings.out
+    run = out / RUN_FILE
+    if settings.resume and run.is_file():
+        saved = json.loads(run.read_text(encoding="utf-8"))
+        if saved.pop("task") != name:
+            raise ConfigError(f"the run in {out} is one of another task")
+        settings.require_same(from_dict(TaskSettings, saved, str(run)))
+        return out
+    if out.exists() and not settings.overwrite and any(out.iterdir()):
+        raise OutputExistsError(
+            f"{out} is not empty: give --resume to go on with its run, --overwrite to replace it, "
+            "or another folder"
+        )
+    out.mkdir(parents=True, exist_ok=True)
+    for file in (RUN_FILE, RESULT_FILE, METRICS_FILE, SNAPSHOT_FILE, CONFIG_FILE, WEIGHTS_FILE):
+        (out / file).unlink(missing_ok=True)
+    return out
+
+
+def _finished_before(out: Path, settings: TaskSettings) -> TaskReport | None:
+    path = out / RESULT_FILE
+    if not (settings.resume and path.is_file()):
+        return None
+    return TaskReport(**json.loads(path.read_text(encoding="utf-8")))

@@ -1,0 +1,1 @@
+"""Text: files, tokenizers, sentences, characters, vocabularies, static word vectors."""

@@ -1,0 +1,294 @@
+"""Words as character ids: UTF-8 bytes as every published ELMo spells them, or code points.
+
+Without an alphabet a word is its UTF-8 bytes between a begin-word and an end-word mark, padded to
+`max_characters`. All ids are shifted up by one so that 0 can mean "no word here":
+
+    id 0        masked position (a zero vector)
+    1 .. 256    the bytes 0 .. 255
+    257, 258    begin and end of sentence
+    259, 260    begin and end of word
+    261         padding inside a word (a learned vector, it takes part in the convolution)
+
+This is bilm-tf's `UnicodeCharsVocabulary` and AllenNLP's `ELMoCharacterMapper`. With an alphabet a
+word is its code points between the same marks; `alphabet.py` has their ids.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from elmo.config import N_BYTE_CHARACTERS, ElmoConfig
+from elmo.errors import InputError
+from elmo.text.alphabet import Alphabet
+
+BEGIN_SENTENCE_CHARACTER = 257
+END_SENTENCE_CHARACTER = 258
+BEGIN_WORD_CHARACTER = 259
+END_WORD_CHARACTER = 260
+PADDING_CHARACTER = 261
+N_CHARACTERS = N_BYTE_CHARACTERS
+"""Rows of the character table of bytes, the masked row 0 included."""
+
+BEGIN_SENTENCE = "<S>"
+END_SENTENCE = "</S>"
+
+
+class Marks(NamedTuple):
+    """The ids that are no part of a word's text."""
+
+    begin_sentence: int
+    end_sentence: int
+    begin_word: int
+    end_word: int
+    padding: int
+
+
+BYTE_MARKS = Marks(
+    BEGIN_SENTENCE_CHARACTER,
+    END_SENTENCE_CHARACTER,
+    BEGIN_WORD_CHARACTER,
+    END_WORD_CHARACTER,
+    PADDING_CHARACTER,
+)
+ALPHABET_MARKS = Marks(1, 2, 3, 4, 5)
+"""The same in every alphabet; `alphabet.SPECIAL_CHARACTERS` has their names."""
+
+
+class CharacterMapper:
+    """Spell words as rows of character ids.
+
+    Args:
+        max_characters: Length of a row. Two places go to the begin and end marks, so words are cut
+            after `max_characters - 2` bytes, inside a code point if need be, as published; with an
+            alphabet, after so many code points.
+        tokens_to_add: Further words that are spelt as one single id (below 261), as AllenNLP's
+            argument of the same name; unshifted ids, as there.
+        alphabet: The characters of a model that spells words as code points.
+
+    Example:
+        >>> CharacterMapper(6).rows(["a", "<S>"]).tolist()
+        [[259, 98, 260, 261, 261, 261], [259, 257, 260, 261, 261, 261]]
+        >>> CharacterMapper(6, alphabet=Alphabet("石头")).rows(["石头", "石碑"]).tolist()
+        [[3, 7, 8, 4, 5, 5], [3, 7, 6, 4, 5, 5]]
+    """
+
+    def __init__(
+        self,
+        max_characters: int = 50,
+        tokens_to_add: Mapping[str, int] | None = None,
+        alphabet: Alphabet | None = None,
+    ) -> None:
+        if max_characters < 3:
+            raise InputError(f"max_characters is {max_characters}, expected at least 3")
+        self.max_characters = max_characters
+        self.alphabet = alphabet
+        self._marks = BYTE_MARKS if alphabet is None else ALPHABET_MARKS
+        self._single = {
+            BEGIN_SENTENCE: self._marks.begin_sentence,
+            END_SENTENCE: self._marks.end_sentence,
+        }
+        n_characters = N_CHARACTERS if alphabet is None else alphabet.n_characters
+        for token, character in (tokens_to_add or {}).items():
+            if not 0 <= character < n_characters - 1:
+                raise InputError(
+                    f"tokens_to_add: id {character} of {token!r} is outside 0..{n_characters - 2}; "
+                    "choose one that no text uses, among bytes for instance 1 to 31"
+                )
+            self._single[token] = character + 1
+
+    @property
+    def room(self) -> int:
+        """Bytes of a word, or characters of the alphabet, that fit between its marks."""
+        return self.max_characters - 2
+
+    def are_cut(self, words: Sequence[str]) -> npt.NDArray[np.bool_]:
+        """Tell which words are longer than their rows and will lose their end, `(len(words),)`."""
+        cut = np.zeros(len(words), dtype=bool)
+        # A code point has at most four bytes: most words are settled by a glance.
+        harmless = self.room // 4
+        for place in [n for n, word in enumerate(words) if len(word) > harmless]:
+            word = words[place]
+            length = len(_bytes(word)) if self.alphabet is None else len(word)
+            cut[place] = length > self.room and word not in self._single
+        return cut
+
+    def rows(self, words: Sequence[str]) -> Tensor:
+        """Spell words.
+
+        Args:
+            words: Any words; `<S>` and `</S>` give the sentence boundaries.
+
+        Returns:
+            Character ids, int64 of shape `(len(words), max_characters)`.
+        """
+        single = []
+        if not self._single.keys().isdisjoint(words):
+            # One placeholder for the words that are spelt as a single id, put right below.
+            single = [(row, word) for row, word in enumerate(words) if word in self._single]
+            words = ["\0" if word in self._single else word for word in words]
+        ids = self._between_marks(*self._spell(words))
+        for row, word in single:
+            ids[row, 1] = self._single[word]
+        return torch.from_numpy(ids)
+
+    def rows_of_bytes(
+        self, letters: npt.NDArray[np.uint8], lengths: npt.NDArray[np.int64]
+    ) -> npt.NDArray[np.int64]:
+        """Spell words that are given as UTF-8; the same as `rows`, without a step for each word.
+
+        Args:
+            letters: The bytes of all words, one after another, `(sum(lengths),)`.
+            lengths: Bytes of each word, `(n,)`; none of the words is a sentence boundary.
+
+        Returns:
+            Character ids `(n, max_characters)`.
+        """
+        if self.alphabet is not None:
+            raise InputError("an alphabet spells words as code points, not as bytes: use rows")
+        return self._between_marks(letters.astype(np.int64) + 1, lengths)
+
+    def _between_marks(
+        self, inside: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64]
+    ) -> npt.NDArray[np.int64]:
+        """Lay words out in rows, cut if need be; the arguments are what `_spell` gives."""
+        if len(lengths) and lengths.max() > self.room:
+            _, column = ragged_positions(lengths)
+            inside, lengths = inside[column < self.room], np.minimum(lengths, self.room)
+        ids = np.full((len(lengths), self.max_characters), self._marks.padding, dtype=np.int64)
+        ids[:, 0] = self._marks.begin_word
+        row, column = ragged_positions(lengths)
+        ids[row, column + 1] = inside
+        ids[np.arange(len(lengths)), lengths + 1] = self._marks.end_word
+        return ids
+
+    def _spell(self, words: Sequence[str]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """Spell what stands between the marks.
+
+        Args:
+            words: Words with a text of their own.
+
+        Returns:
+            The ids of all words, one after another, `(sum(lengths),)`; and how many of them each
+            word has, `(len(words),)`.
+        """
+        if max(map(len, words), default=0) > self.room:
+            words = [word if len(word) <= self.room else self._shortened(word) for word in words]
+        text = "".join(words)
+        lengths = np.fromiter(map(len, words), dtype=np.int64, count=len(words))
+        if self.alphabet is not None:
+            return self.alphabet.ids(text).astype(np.int64), lengths
+        letters = np.frombuffer(_bytes(text), dtype=np.uint8)
+        return letters.astype(np.int64) + 1, _byte_lengths(letters, lengths, words)
+
+    def _shortened(self, word: str) -> str:
+        """Give so many code points of a long word that they fill its row, and no more."""
+        return (_bytes(word).decode() if self.alphabet is None else word)[: self.room]
+
+    def batch(self, sentences: Sequence[Sequence[str]]) -> Tensor:
+        """Spell a batch of sentences, padded with 0 to the longest.
+
+        Args:
+            sentences: Lists of words.
+
+        Returns:
+            Character ids, int64 of shape `(batch, time, max_characters)`.
+        """
+        longest = max((len(sentence) for sentence in sentences), default=0)
+        ids = torch.zeros(len(sentences), longest, self.max_characters, dtype=torch.int64)
+        for row, sentence in zip(ids, sentences, strict=True):
+            row[: len(sentence)] = self.rows(sentence)
+        return ids
+
+
+def batch_to_ids(
+    sentences: Sequence[Sequence[str]], max_characters: int = 50, alphabet: Alphabet | None = None
+) -> Tensor:
+    """Spell a batch of sentences as AllenNLP's function of the same name does.
+
+    Args:
+        sentences: Lists of words. A plain string in the place of a list is an error here
+            (AllenNLP silently read it as a list of one-letter words).
+        max_characters: Length of a word's row; 50 in every published model.
+        alphabet: The characters of a model that spells words as code points.
+
+    Returns:
+        Character ids, int64 of shape `(batch, time, max_characters)`; 0 where there is no word.
+    """
+    for number, sentence in enumerate(sentences):
+        _require_words(sentence, number)
+    return CharacterMapper(max_characters, alphabet=alphabet).batch(sentences)
+
+
+def _require_words(sentence: Sequence[str], number: int) -> None:
+    if isinstance(sentence, str):
+        raise InputError(
+            f"sentence {number} is the string {sentence[:40]!r}, expected a list of words; "
+            "split it first, for instance with .split()"
+        )
+    if not isinstance(sentence, Iterable):
+        raise InputError(f"sentence {number} is {sentence!r}, expected a list of words")
+    for place, word in enumerate(sentence):
+        if not isinstance(word, str):
+            raise InputError(
+                f"sentence {number}, word {place} is {word!r} of type {type(word).__name__}, "
+                "expected a string"
+            )
+
+
+def padding_character(config: ElmoConfig) -> int:
+    """Give the id that fills the rest of a word's row."""
+    return (ALPHABET_MARKS if config.has_alphabet else BYTE_MARKS).padding
+
+
+def ragged_positions(
+    lengths: npt.NDArray[np.int64],
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Give row and column of every element of rows of these lengths, row by row.
+
+    Args:
+        lengths: Shape `(rows,)`.
+
+    Returns:
+        Two arrays of shape `(sum(lengths),)`.
+
+    Example:
+        >>> [positions.tolist() for positions in ragged_positions(np.array([2, 0, 1]))]
+        [[0, 0, 2], [0, 1, 0]]
+    """
+    row = np.repeat(np.arange(len(lengths)), lengths)
+    starts = np.cumsum(lengths) - lengths
+    return row, np.arange(len(row)) - starts[row]
+
+
+def _byte_lengths(
+    letters: npt.NDArray[np.uint8], lengths: npt.NDArray[np.int64], words: Sequence[str]
+) -> npt.NDArray[np.int64]:
+    """Give how many bytes words have.
+
+    Args:
+        letters: The bytes of all words, one after another.
+        lengths: Code points of each word, `(n,)`.
+        words: The words, n of them.
+
+    Returns:
+        Shape `(n,)`.
+    """
+    n_points = int(lengths.sum())
+    if len(letters) == n_points:  # all are ASCII
+        return lengths
+    starts = np.flatnonzero((letters & 0xC0) != 0x80)  # all but a code point's further bytes
+    if len(starts) != n_points:  # `_bytes` dropped some
+        return np.array([len(_bytes(word)) for word in words], dtype=np.int64)
+    ends = np.append(starts, len(letters))[np.cumsum(lengths)]
+    return np.diff(ends, prepend=0)
+
+
+def _bytes(text: str) -> bytes:
+    # "ignore" drops lone surrogates, as both published mappers do.
+    return text.encode("utf-8", "ignore")

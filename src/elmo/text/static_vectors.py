@@ -1,0 +1,297 @@
+"""Vectors of words from GloVe and word2vec files, for the words of a vocabulary.
+
+Three formats, plain, gzipped or inside of a zip archive, told apart by their content: GloVe text
+(`word v1 ... vn` a line), word2vec text (the same after a line `count n`, which fastText also
+writes) and word2vec binary (that line, then `word`, a space and n little-endian float32 values for
+each word). Files of many gigabytes are read in passing; only the vectors of wanted words are kept.
+"""
+
+from __future__ import annotations
+
+import gzip
+import re
+import zipfile
+import zlib
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from elmo.errors import InputError, MissingFileError
+from elmo.text.vocabulary import Vocabulary
+
+Vectors = npt.NDArray[np.float32]
+ByteFile = gzip.GzipFile | IO[bytes]
+
+_HEADER = re.compile(rb"\s*(\d+)[ \t]+(\d+)\s*")
+_HEAD_BYTES = 1 << 18
+_BLOCK_BYTES = 1 << 20
+_LONGEST_WORD = 1 << 16
+"""Bytes of a word in a binary file; a longer one is no word, but a file of another kind."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class StaticVectors:
+    """What a file says about the words that were asked for."""
+
+    found: dict[str, int]
+    """The words that the file has, and their rows."""
+    vectors: Vectors
+    """Float32 of shape `(len(found), dim)`."""
+    dim: int
+    """Width of a vector."""
+    n_read: int
+    """How many words the file has."""
+
+
+class InitialEmbedding(NamedTuple):
+    """Vectors to start a model from that reads words."""
+
+    table: Tensor
+    """Float32 of shape `(n_words, dim)`, in the order of the vocabulary."""
+    n_found: int
+    """How many words of the vocabulary the file has."""
+
+
+def read_static_vectors(path: Path | str, words: Iterable[str]) -> StaticVectors:
+    """Read the vectors of some words; the first counts where a word stands twice in the file.
+
+    Args:
+        path: GloVe text, word2vec text or word2vec binary, plain or gzipped; or a zip archive that
+            holds one file of this kind, or `archive.zip/name` for one of many.
+        words: The words that are wanted.
+    """
+    path = Path(path)
+    if not is_vector_file(path):
+        raise MissingFileError(f"no such file of word vectors: {path}")
+    wanted = {word.encode("utf-8", "surrogatepass"): word for word in words}
+    try:
+        shape = _recognised(path)
+        with _opened(path) as file:
+            records = (
+                _binary_records(path, file, shape) if shape.binary else _lines(path, file, shape)
+            )
+            return _collected(path, records, wanted, shape)
+    except (EOFError, OSError, zlib.error, zipfile.BadZipFile) as error:
+        if isinstance(error, ValueError):  # one of ours
+            raise
+        raise InputError(f"{path} is damaged or cut short: {error}") from None
+
+
+def is_vector_file(path: Path) -> bool:
+    """Tell whether there is a file, or an archive that a path goes into."""
+    return path.is_file() or (path.parent.suffix == ".zip" and path.parent.is_file())
+
+
+def initial_embedding(
+    vocabulary: Vocabulary, path: Path | str, dim: int, generator: torch.Generator
+) -> InitialEmbedding:
+    """Give a table of word vectors: from a file where it has a word, else small random ones.
+
+    Random rows are normal with the standard deviation of the file's own values, and do not depend
+    on which other words were found.
+
+    Args:
+        vocabulary: The words of the rows.
+        path: See `read_static_vectors`.
+        dim: Width that the model wants.
+        generator: Source of the random rows, on the CPU.
+    """
+    read = read_static_vectors(path, vocabulary)
+    if read.dim != dim:
+        raise InputError(
+            f"{path} has vectors of {read.dim} values, but the model reads words of {dim}; "
+            "choose vectors of that width, or a projection_dim that fits them"
+        )
+    spread = float(read.vectors.std()) if read.found else dim**-0.5
+    table = torch.randn(len(vocabulary), dim, generator=generator) * spread
+    # Every line of the vocabulary, not its places: a word may stand there twice.
+    rows = [row for row, word in enumerate(vocabulary) if word in read.found]
+    places = [read.found[vocabulary.words[row]] for row in rows]
+    table[rows] = torch.from_numpy(read.vectors[places])
+    return InitialEmbedding(table, len(rows))
+
+
+# --- what kind of file it is ----------------------------------------------------------------------
+
+
+class _Shape(NamedTuple):
+    dim: int
+    n_words: int | None
+    """Words, as far as a header says so."""
+    binary: bool
+
+
+def _opened(path: Path) -> ByteFile:
+    if not path.is_file():
+        return _member(path.parent, path.name)
+    with path.open("rb") as file:
+        magic = file.read(4)
+    if magic == b"PK\x03\x04":
+        return _member(path, None)
+    return gzip.open(path, "rb") if magic[:2] == b"\x1f\x8b" else path.open("rb")
+
+
+def _member(archive: Path, name: str | None) -> ByteFile:
+    """Open a file of a zip archive; it is read from there, nothing is unpacked to the disk."""
+    zipped = zipfile.ZipFile(archive)
+    names = [info.filename for info in zipped.infolist() if not info.is_dir()]
+    chosen = [n for n in names if name in (None, n, Path(n).name)]
+    if len(chosen) != 1:
+        raise InputError(
+            f"{archive} holds {', '.join(names) or 'no files'}; name one of them as "
+            f"{archive}/{Path(names[0]).name if names else 'NAME'}"
+        )
+    return zipped.open(chosen[0])
+
+
+def _recognised(path: Path) -> _Shape:
+    with _opened(path) as file:
+        head = file.read(_HEAD_BYTES)
+    first, _, rest = head.partition(b"\n")
+    header = _HEADER.fullmatch(first)
+    if header:
+        count, dim = int(header[1]), int(header[2])
+        if dim < 1:
+            raise InputError(f"{path}, line 1: the header says that vectors have {dim} values")
+        return _Shape(dim, count, binary=bool(rest) and not _is_text_record(rest, dim))
+    if not head.strip():
+        raise InputError(f"{path} is empty: expected a word and its values on each line")
+    return _Shape(_usual_width(path, head), None, binary=False)
+
+
+def _is_text_record(data: bytes, dim: int) -> bool:
+    """Tell whether data begins with a line whose last fields are numbers, however many there are.
+
+    Too few or too many of them are a matter of that line; raw float32 values look otherwise.
+    """
+    line, newline, _ = data.partition(b"\n")
+    fields = line.split()
+    if not newline and len(data) > _HEAD_BYTES // 2:
+        fields = fields[:-1]  # cut where the head ends
+    last = fields[1:][-min(dim, 3) :]
+    return bool(last) and all(map(_is_number, last))
+
+
+def _usual_width(path: Path, head: bytes) -> int:
+    """Tell the width of most vectors: a word may have spaces, and a line may be damaged."""
+    lines = head.split(b"\n")
+    whole = lines[:-1] if len(lines) > 1 else lines
+    widths = Counter(line.rstrip().count(b" ") for line in whole if line.strip())
+    width, _ = max(widths.items(), key=lambda item: (item[1], -item[0]))
+    sample = next(line for line in whole if line.rstrip().count(b" ") == width)
+    values = sample.rstrip().split(b" ")[1:]
+    if not values or not all(map(_is_number, values)):
+        raise InputError(
+            f"{path} is no file of word vectors: expected GloVe or word2vec, a word and its "
+            f"values on each line; received {sample[:60]!r}"
+        )
+    return width
+
+
+def _is_number(field: bytes) -> bool:
+    try:
+        float(field)
+    except ValueError:
+        return False
+    return True
+
+
+# --- records --------------------------------------------------------------------------------------
+
+
+class _Record(NamedTuple):
+    """A word and its values, both as they stand in the file, and where that is."""
+
+    place: int
+    word: bytes
+    values: bytes
+
+
+def _lines(path: Path, file: ByteFile, shape: _Shape) -> Iterator[_Record]:
+    """Read text; words may have spaces, as some of GloVe's 840 billion tokens have."""
+    if shape.n_words is not None:
+        file.readline()
+    for number, line in enumerate(file, start=1 if shape.n_words is None else 2):
+        text = line.rstrip(b" \r\n")  # word2vec ends its lines with a space
+        n_spaces = text.count(b" ")
+        if n_spaces == shape.dim:
+            word, _, values = text.partition(b" ")
+            yield _Record(number, word, values)
+        elif n_spaces > shape.dim:
+            word = text.rsplit(b" ", shape.dim)[0]
+            yield _Record(number, word, text[len(word) + 1 :])
+        elif text:
+            raise InputError(
+                f"{path}, line {number}: expected a word and {shape.dim} values, received "
+                f"{n_spaces}: {text[:40]!r}; the file is cut short or damaged"
+            )
+
+
+def _binary_records(path: Path, file: ByteFile, shape: _Shape) -> Iterator[_Record]:
+    """Read word2vec's binary format; some writers end each record with a line feed."""
+    file.readline()
+    size = 4 * shape.dim
+    data, start = b"", 0
+    for number in range(1, (shape.n_words or 0) + 1):
+        end = data.find(b" ", start)
+        while end < 0 or len(data) < end + 1 + size:
+            block = file.read(_BLOCK_BYTES)
+            if not block or (end < 0 and len(data) - start > _LONGEST_WORD):
+                reason = "the file ends inside it" if not block else "its word does not end"
+                raise InputError(
+                    f"{path}, record {number} of {shape.n_words}: {reason}; the file is cut short, "
+                    "or not word2vec's binary format"
+                )
+            data, start = data[start:] + block, 0
+            end = data.find(b" ")
+        word = data[start:end].lstrip(b"\n")
+        yield _Record(number, word, data[end + 1 : end + 1 + size])
+        start = end + 1 + size
+    left = (data[start:] + file.read(_BLOCK_BYTES)).strip()
+    if left:
+        raise InputError(
+            f"{path} goes on after the {shape.n_words} records that its first line announces: "
+            f"{left[:20]!r}"
+        )
+
+
+def _collected(
+    path: Path, records: Iterator[_Record], wanted: dict[bytes, str], shape: _Shape
+) -> StaticVectors:
+    found: dict[str, int] = {}
+    rows: list[Vectors] = []
+    n_read = 0
+    for record in records:
+        n_read += 1
+        word = wanted.get(record.word)
+        if word is not None and word not in found:
+            found[word] = len(rows)
+            rows.append(_values(path, record, shape))
+    if shape.n_words is not None and n_read != shape.n_words:
+        raise InputError(
+            f"{path}: its first line announces {shape.n_words} words, but it has {n_read}; "
+            "the file is cut short or was put together from parts"
+        )
+    vectors = np.array(rows, dtype=np.float32).reshape(len(rows), shape.dim)
+    return StaticVectors(found=found, vectors=vectors, dim=shape.dim, n_read=n_read)
+
+
+def _values(path: Path, record: _Record, shape: _Shape) -> Vectors:
+    where = f"{path}, {'record' if shape.binary else 'line'} {record.place}"
+    try:
+        if shape.binary:
+            values = np.frombuffer(record.values, dtype="<f4").astype(np.float32)
+        else:
+            values = np.array(record.values.split(b" "), dtype=np.float32)
+    except ValueError as error:
+        raise InputError(f"{where}: not a number among the values: {error}") from None
+    if not np.isfinite(values).all():
+        raise InputError(f"{where}: the vector of {record.word!r} has values that are not finite")
+    return values

@@ -1,0 +1,215 @@
+"""From settings and corpus to the model that is trained, and from there to a checkpoint."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+
+from elmo.config import ElmoConfig
+from elmo.errors import ConfigError
+from elmo.hub.names import open_model
+from elmo.lm.output_base import OutputLayer
+from elmo.lm.softmax import load_output_layer, make_output_layer
+from elmo.model.bilm import BiLM, WordIds, word_ids
+from elmo.model.layers import WordEncoder
+from elmo.settings import SoftmaxKind
+from elmo.text.alphabet import Alphabet
+from elmo.text.static_vectors import initial_embedding
+from elmo.text.vocabulary import Vocabulary
+from elmo.training.language_model import LanguageModel
+from elmo.training.settings import TrainSettings
+from elmo.weights.checkpoint import Checkpoint
+
+_FULL_SOFTMAX_WORDS = 5_000
+"""Up to this many words the full softmax is the default: it is exact and hardly slower."""
+_MOST_SAMPLES = 8192
+"""Candidates of the sampled softmax as published, for 793,471 words; see `_n_samples`."""
+_HEAD_SHARE = 0.3
+"""Of a run: long enough for a new output layer not to disturb the layers below it."""
+_SPELT = ("tutorial", "novel")
+"""Presets whose models spell words as code points unless told otherwise."""
+_BATCH = {"tiny": 16, "tutorial": 16, "novel": 32}
+"""Streams in a batch by preset; 128 as published for the others."""
+
+
+def batch_rows(settings: TrainSettings) -> int:
+    """Give the number of streams in a batch."""
+    return settings.batch or _BATCH.get(settings.preset, 128)
+
+
+def model_ids(model: LanguageModel, vocabulary: Vocabulary) -> WordIds:
+    """Give what turns words into what the model reads."""
+    return word_ids(model.bilm.config, vocabulary, model.bilm.alphabet)
+
+
+@dataclass(frozen=True)
+class Built:
+    """A model to be trained."""
+
+    model: LanguageModel
+    head_share: float
+    """Share of the run in which only the output layer learns."""
+    notes: list[str]
+    """What people should know about how it was made."""
+
+
+def build_model(settings: TrainSettings, vocabulary: Vocabulary) -> Built:
+    """Make the model of a run, with fresh weights or those of another model.
+
+    Args:
+        settings: The settings.
+        vocabulary: The words of the corpus.
+    """
+    notes: list[str] = []
+    head_share = settings.head_share or 0.0
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(settings.seed)
+        if settings.start_from is None:
+            bilm = _fresh_bilm(settings, vocabulary)
+            output = _fresh_output(settings, vocabulary, bilm)
+        else:
+            checkpoint = open_model(settings.start_from)
+            bilm = _known_bilm(settings, checkpoint, vocabulary)
+            output, note = _known_output(settings, checkpoint, vocabulary, bilm)
+            notes.append(note)
+            if settings.head_share is None and not checkpoint.softmax:
+                head_share = _HEAD_SHARE
+        if settings.word_vectors is not None:
+            notes.append(_start_from_static_vectors(settings, bilm, vocabulary))
+    if settings.freeze_words:
+        _require_words(settings, bilm, "--freeze-words").embedding.weight.requires_grad_(False)
+    if settings.compile:
+        bilm.words.compile(dynamic=True)
+    model = LanguageModel(bilm, output, settings.dropout, settings.kernels == "auto")
+    return Built(model, head_share, notes)
+
+
+def to_checkpoint(model: LanguageModel, vocabulary: Vocabulary) -> Checkpoint:
+    """Give a model in the form that can be saved, its output layer and words included."""
+    saved = model.bilm.to_checkpoint()
+    softmax = {
+        name: tensor.detach().cpu().float().contiguous()
+        for name, tensor in model.output.to_tensors().items()
+    }
+    return Checkpoint(
+        config=saved.config,
+        tensors=saved.tensors,
+        vocabulary=vocabulary,
+        alphabet=saved.alphabet,
+        softmax=softmax,
+    )
+
+
+# --- fresh weights ------------------------------------------------------------------------------
+
+
+def _fresh_bilm(settings: TrainSettings, vocabulary: Vocabulary) -> BiLM:
+    named = {
+        "cell": settings.cell,
+        "n_layers": settings.layers,
+        "dim": settings.dim,
+        "projection_dim": settings.projection,
+    }
+    changes = {name: value for name, value in named.items() if value is not None}
+    reads = settings.reads or ("codepoints" if settings.preset in _SPELT else "characters")
+    if reads == "words":
+        config = ElmoConfig.preset(settings.preset, n_words=len(vocabulary), **changes)
+        return BiLM(config, vocabulary)
+    if reads == "characters":
+        return BiLM(ElmoConfig.preset(settings.preset, **changes))
+    alphabet = Alphabet.build(vocabulary.words)
+    config = ElmoConfig.preset(settings.preset, n_characters=alphabet.n_characters, **changes)
+    return BiLM(config, alphabet=alphabet)
+
+
+def _softmax_kind(settings: TrainSettings, vocabulary: Vocabulary) -> SoftmaxKind:
+    if settings.softmax is not None:
+        return settings.softmax
+    return "full" if len(vocabulary) <= _FULL_SOFTMAX_WORDS else "sampled"
+
+
+def _n_samples(settings: TrainSettings, vocabulary: Vocabulary) -> int:
+    """Give the number of candidates: an eighth of the words is plenty where they are few."""
+    return settings.samples or max(512, min(_MOST_SAMPLES, len(vocabulary) // 8))
+
+
+def _fresh_output(settings: TrainSettings, vocabulary: Vocabulary, bilm: BiLM) -> OutputLayer:
+    kind = _softmax_kind(settings, vocabulary)
+    tied = None
+    if settings.tie:
+        tied = _require_words(settings, bilm, "--tie").embedding.weight
+    samples = _n_samples(settings, vocabulary)
+    return make_output_layer(kind, len(vocabulary), bilm.config.projection_dim, samples, tied)
+
+
+def _start_from_static_vectors(settings: TrainSettings, bilm: BiLM, vocabulary: Vocabulary) -> str:
+    words = _require_words(settings, bilm, "--word-vectors")
+    assert settings.word_vectors is not None
+    generator = torch.Generator().manual_seed(settings.seed)
+    table, n_found = initial_embedding(
+        vocabulary, settings.word_vectors, bilm.config.projection_dim, generator
+    )
+    with torch.no_grad():
+        words.embedding.weight[1:] = table
+    return f"{settings.word_vectors}: vectors of {n_found:,} of {len(vocabulary):,} words"
+
+
+def _require_words(settings: TrainSettings, bilm: BiLM, flag: str) -> WordEncoder:
+    if not isinstance(bilm.words, WordEncoder):
+        raise ConfigError(f"{flag} needs a model that reads words: give --reads words, too")
+    return bilm.words
+
+
+# --- weights of another model -------------------------------------------------------------------
+
+
+def _known_bilm(settings: TrainSettings, checkpoint: Checkpoint, vocabulary: Vocabulary) -> BiLM:
+    same = checkpoint.vocabulary is None or checkpoint.vocabulary.words == vocabulary.words
+    if not checkpoint.config.reads_characters and not same:
+        raise ConfigError(
+            f"{settings.start_from} reads {checkpoint.config.n_words:,} words, the corpus has a "
+            f"vocabulary of {len(vocabulary):,} others; prepare it with "
+            f"--vocabulary {settings.start_from}/vocab.txt"
+        )
+    bilm = BiLM.from_checkpoint(checkpoint)
+    bilm.load_state_dict({k: t.clone() for k, t in bilm.state_dict().items()}, assign=True)
+    return bilm.requires_grad_(True).train()
+
+
+def _known_output(
+    settings: TrainSettings, checkpoint: Checkpoint, vocabulary: Vocabulary, bilm: BiLM
+) -> tuple[OutputLayer, str]:
+    """Take over the output layer, or as much of it as fits the vocabulary."""
+    if not checkpoint.softmax:
+        return _fresh_output(settings, vocabulary, bilm), (
+            f"{settings.start_from} has no output layer: a new one is learned"
+        )
+    assert checkpoint.vocabulary is not None
+    if checkpoint.vocabulary.words == vocabulary.words:
+        saved = {name: tensor.clone() for name, tensor in checkpoint.softmax.items()}
+        adaptive = "head.weight" in saved
+        known = load_output_layer(
+            saved,
+            kind=settings.softmax if adaptive else _softmax_kind(settings, vocabulary),
+            n_samples=_n_samples(settings, vocabulary),
+            tied=None if adaptive or "weight" in saved else bilm.words.embedding.weight,
+        )
+        return known, "the output layer goes on from where it was"
+    output = _fresh_output(settings, vocabulary, bilm)
+    rows = [(k, checkpoint.vocabulary.place(word)) for k, word in enumerate(vocabulary.words)]
+    shared = [(new, old) for new, old in rows if old is not None]
+    parameters = dict(output.named_parameters())
+    copied = 0
+    for name, old_rows in checkpoint.softmax.items():
+        target = parameters.get(name)
+        if isinstance(target, nn.Parameter) and target.shape[0] == len(vocabulary):
+            new, old = (torch.tensor(places) for places in zip(*shared, strict=True))
+            with torch.no_grad():
+                target[new] = old_rows[old]
+            copied = len(shared)
+    return output, (
+        f"another vocabulary than the model's: {copied:,} of {len(vocabulary):,} words of the "
+        "output layer go on from where they were"
+    )

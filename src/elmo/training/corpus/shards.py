@@ -1,0 +1,301 @@
+"""A prepared corpus on disk: vocabulary, memory-mapped shards, and a manifest.
+
+Words of the vocabulary are numbers below its length. Every other word of a shard has a number of
+its own behind them and keeps its spelling in the shard: a model that reads characters reads it as
+it is, although the softmax calls it `<UNK>`. `docs/formats.md` describes the files.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from elmo.errors import InputError, MissingFileError
+from elmo.runtime.array_files import map_arrays, unpack_words
+
+if TYPE_CHECKING:  # it imports PyTorch, which processes that only write shards do without
+    from elmo.text.vocabulary import Vocabulary
+
+FORMAT_VERSION = 1
+MANIFEST_FILE = "corpus.json"
+VOCABULARY_FILE = "vocab.txt"
+COUNTS_FILE = "counts.txt"
+REPORT_FILE = "report.json"
+WORK_FOLDER = ".work"
+SPECIALS = ("<S>", "</S>", "<UNK>")
+"""The first words of a vocabulary, as in `elmo.text.vocabulary`, which brings PyTorch along."""
+
+
+class Shard:
+    """Some consecutive documents of a corpus, mapped into memory.
+
+    Args:
+        path: A file of a prepared corpus.
+    """
+
+    def __init__(self, path: Path | str) -> None:
+        self.path = Path(path)
+        arrays, self.metadata = map_arrays(self.path)
+        try:
+            self.tokens: npt.NDArray[np.uint32] = arrays["tokens"]
+            """Words of all sentences one after another, `(n_words,)`; see the module."""
+            self.sentence_starts: npt.NDArray[np.int64] = arrays["sentence_starts"]
+            """First word of each sentence, `(n_sentences + 1,)`."""
+            self.document_starts: npt.NDArray[np.int64] = arrays["document_starts"]
+            """First sentence of each document, `(n_documents + 1,)`."""
+            self._rare_letters: npt.NDArray[np.uint8] = arrays["rare_letters"]
+            self._rare_starts: npt.NDArray[np.int64] = arrays["rare_starts"]
+        except KeyError as error:
+            raise InputError(
+                f"{path} is no shard of a corpus: it lacks the array {error}"
+            ) from None
+        self._check()
+
+    @property
+    def n_rare(self) -> int:
+        """Number of rare words, those outside the vocabulary."""
+        return len(self._rare_starts) - 1
+
+    def rare_words(self, numbers: Sequence[int] | npt.NDArray[Any]) -> list[str]:
+        """Give the spelling of rare words.
+
+        Args:
+            numbers: Numbers from 0 to below `n_rare`, in any order.
+        """
+        starts, ends = (places.tolist() for places in self._rare_places(numbers))
+        letters = self._rare_letters
+        return [letters[a:b].tobytes().decode() for a, b in zip(starts, ends, strict=True)]
+
+    def rare_bytes(
+        self, numbers: Sequence[int] | npt.NDArray[Any]
+    ) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
+        """Give the spelling of rare words as UTF-8, without a step for each of them.
+
+        Args:
+            numbers: Numbers from 0 to below `n_rare`, in any order.
+
+        Returns:
+            The bytes of all words, one after another, and the bytes of each, `(len(numbers),)`.
+        """
+        starts, ends = self._rare_places(numbers)
+        lengths = ends - starts
+        before = np.cumsum(lengths) - lengths
+        places = np.repeat(starts - before, lengths) + np.arange(int(lengths.sum()))
+        return self._rare_letters[places], lengths
+
+    def _rare_places(
+        self, numbers: Sequence[int] | npt.NDArray[Any]
+    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        chosen = np.asarray(numbers, np.int64)
+        if len(chosen) and not 0 <= chosen.min() <= chosen.max() < self.n_rare:
+            raise IndexError(f"rare words of {self.path.name} have numbers 0 to {self.n_rare - 1}")
+        return self._rare_starts[chosen], self._rare_starts[chosen + 1]
+
+    def all_rare_words(self) -> list[str]:
+        """Give the spelling of every rare word, in the order of their numbers."""
+        return unpack_words(self._rare_letters, self._rare_starts)
+
+    def _check(self) -> None:
+        pairs = (
+            (self.document_starts, len(self.sentence_starts) - 1),
+            (self.sentence_starts, len(self.tokens)),
+            (self._rare_starts, len(self._rare_letters)),
+        )
+        for starts, end in pairs:
+            if not len(starts) or starts[0] != 0 or starts[-1] != end:
+                raise InputError(f"{self.path} is damaged: its parts disagree about their lengths")
+
+
+@dataclass(frozen=True)
+class SideCounts:
+    """How much text one side of a corpus has."""
+
+    words: int
+    unknown: int
+    """Words that are not in the vocabulary."""
+    sentences: int
+    documents: int
+    longest_sentence: int
+    long_words: int
+    """Words of more than 48 bytes, whose end the standard models do not read."""
+
+
+@dataclass(frozen=True)
+class FileFacts:
+    """What a file of the corpus must be."""
+
+    size: int
+    sha256: str
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What a prepared corpus says about itself; `corpus.json`."""
+
+    format_version: int
+    elmo_version: str
+    tokenizer: str
+    settings: Mapping[str, Any]
+    """The fields of `PrepareSettings` that matter to the result."""
+    sources: tuple[str, ...]
+    """Text files that it was made from."""
+    heldout_by: str
+    """What was held out: documents, passages, lines, files or nothing."""
+    vocabulary_words: int
+    vocabulary_sha256: str
+    types: int
+    """Different words of the training text."""
+    train: SideCounts
+    heldout: SideCounts
+    files: Mapping[str, FileFacts]
+    """The shards, by name."""
+
+    def to_json(self) -> str:
+        """Give the content of `corpus.json`."""
+        return json.dumps(asdict(self), indent=2, ensure_ascii=False) + "\n"
+
+    @classmethod
+    def read(cls, path: Path) -> Manifest:
+        """Read `corpus.json`."""
+        try:
+            fields = json.loads(path.read_text(encoding="utf-8"))
+            version = fields["format_version"]
+            if version != FORMAT_VERSION:
+                raise InputError(
+                    f"{path}: format version {version}, this release reads {FORMAT_VERSION}; "
+                    "prepare the corpus again"
+                )
+            fields["sources"] = tuple(fields["sources"])
+            fields["files"] = {name: FileFacts(**facts) for name, facts in fields["files"].items()}
+            for side in ("train", "heldout"):
+                fields[side] = SideCounts(**fields[side])
+            return cls(**fields)
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            if isinstance(error, InputError):
+                raise
+            raise InputError(f"{path} is damaged or no manifest of a corpus: {error!r}") from None
+
+
+class Corpus:
+    """A folder that `elmo prepare` wrote; `Corpus.open` reads one.
+
+    Args:
+        folder: Where it is.
+        manifest: What it says about itself.
+        vocabulary: Its words.
+        train: Shards to learn from.
+        heldout: Shards to judge by.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        manifest: Manifest,
+        vocabulary: Vocabulary,
+        train: list[Shard],
+        heldout: list[Shard],
+    ) -> None:
+        self.folder = folder
+        self.manifest = manifest
+        self.vocabulary = vocabulary
+        self.train = train
+        self.heldout = heldout
+
+    @classmethod
+    def open(cls, folder: Path | str) -> Corpus:
+        """Open a prepared corpus; nothing but headers and the vocabulary is read.
+
+        Fails if the folder is none, is unfinished, or if a file is missing or has another size
+        than the manifest says.
+        """
+        from elmo.text.vocabulary import Vocabulary
+
+        folder = Path(folder)
+        manifest = Manifest.read(_manifest_path(folder))
+        vocabulary_file = folder / VOCABULARY_FILE
+        vocabulary = Vocabulary.read(vocabulary_file)
+        if (
+            sha256_of(vocabulary_file) != manifest.vocabulary_sha256
+            or len(vocabulary) != manifest.vocabulary_words
+        ):
+            raise InputError(
+                f"{vocabulary_file} is not the vocabulary that {folder} was prepared with "
+                f"({manifest.vocabulary_words:,} words); restore it or prepare the corpus again"
+            )
+        shards = {name: _open_shard(folder, name, facts) for name, facts in manifest.files.items()}
+        sides = (
+            [shard for name, shard in shards.items() if name.startswith(side)]
+            for side in ("train", "heldout")
+        )
+        return cls(folder, manifest, vocabulary, *sides)
+
+    @property
+    def fingerprint(self) -> str:
+        """A SHA-256 of the vocabulary and all shards."""
+        digest = hashlib.sha256(self.manifest.vocabulary_sha256.encode())
+        for name, facts in self.manifest.files.items():
+            digest.update(f"{name} {facts.sha256}\n".encode())
+        return digest.hexdigest()
+
+    def counts(self) -> npt.NDArray[np.int64]:
+        """Give how often each word of the vocabulary stands in the training text, `(n_words,)`.
+
+        `<S>` and `</S>` count sentences, `<UNK>` the words that are not in the vocabulary.
+        """
+        path = self.folder / COUNTS_FILE
+        try:
+            counts = np.array(path.read_text(encoding="ascii").split(), np.int64)
+        except (OSError, ValueError) as error:
+            raise InputError(f"{path} cannot be read: {error}") from None
+        if len(counts) != len(self.vocabulary):
+            raise InputError(
+                f"{path} has {len(counts):,} lines, the vocabulary {len(self.vocabulary):,}"
+            )
+        return counts
+
+    def verify(self) -> None:
+        """Read every byte and fail if one is not as it was written."""
+        for name, facts in self.manifest.files.items():
+            if sha256_of(self.folder / name) != facts.sha256:
+                raise InputError(f"{self.folder / name} is damaged: prepare the corpus again")
+
+
+def _manifest_path(folder: Path) -> Path:
+    path = folder / MANIFEST_FILE
+    if path.is_file():
+        return path
+    if (folder / WORK_FOLDER).is_dir():
+        raise InputError(
+            f"{folder} is unfinished: complete it with the same elmo prepare and --resume"
+        )
+    if not folder.is_dir():
+        raise MissingFileError(f"no such folder: {folder}; elmo prepare makes one from text")
+    raise MissingFileError(
+        f"{folder} is no prepared corpus: it has no {MANIFEST_FILE}; elmo prepare makes one"
+    )
+
+
+def _open_shard(folder: Path, name: str, facts: FileFacts) -> Shard:
+    path = folder / name
+    if not path.is_file():
+        raise MissingFileError(f"{path} is missing: restore it or prepare the corpus again")
+    size = path.stat().st_size
+    if size != facts.size:
+        raise InputError(
+            f"{path} is damaged: it has {size:,} bytes, expected {facts.size:,}; prepare the "
+            "corpus again"
+        )
+    return Shard(path)
+
+
+def sha256_of(path: Path) -> str:
+    """Give the SHA-256 of a file."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

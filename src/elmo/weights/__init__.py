@@ -1,0 +1,1 @@
+"""Models on disk: every published layout, its reader and its writer."""

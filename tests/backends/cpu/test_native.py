@@ -1,0 +1,846 @@
+"""The native kernel: right in every format, blind to neighbours and threads, and dispensable."""
+
+import contextlib
+import copy
+import ctypes
+import os
+import shutil
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+import elmo.backends.cpu.model
+import elmo.backends.cpu.products
+from elmo import ELMo, ElmoConfig
+from elmo.backends.cpu import compiler, native_resources
+from elmo.backends.cpu.characters import NativeHighway, PackedHighway
+from elmo.backends.cpu.compiler import CannotBuildError, instruction_flags, kernel, why_not
+from elmo.backends.cpu.model import NativeLSTM, PackedBiLM, PackedLSTM
+from elmo.backends.cpu.native import Format, Matrix, native_format
+from elmo.backends.cpu.native_layers import gate_places
+from elmo.backends.cpu.native_resources import own_threads, reused_rows, thread_count
+from elmo.backends.cpu.products import Bricks, NativeLinear, runs_natively
+from elmo.errors import ElmoWarning
+from elmo.model.bilm import State, zero_state
+from elmo.model.layers import Highway
+from elmo.text.characters import batch_to_ids
+from strategies import seeded_bilm
+
+FORMATS = [format for format in Format if kernel() is not None and kernel().elmo_group(int(format))]
+"""What this CPU can do; the others are tested where they run."""
+# How far the product of numbers of size 1 may be off, for each square root of the inputs.
+ALLOWED = {
+    Format.FLOAT32: 1e-5,
+    Format.FLOAT16: 4e-3,
+    Format.BFLOAT16: 2e-2,
+    Format.BFLOAT16_PAIRS: 4e-2,
+    Format.BFLOAT16_TILES: 4e-2,
+    Format.INT8_WORDS: 6e-2,
+    Format.INT8_BYTES: 0.15,
+    Format.INT8_TILES: 0.15,
+}
+SENTENCES = [
+    "The old bank of the river was flooded .".split(),
+    ["Hello"],
+    "She put her money into the bank on Monday morning before she left .".split(),
+    "a b c".split(),
+    ["word"] * 30,
+]
+
+pytestmark = pytest.mark.skipif(kernel() is None, reason=f"no native kernel: {why_not()}")
+
+
+def random_case(out, inputs, rows, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    weight = torch.randn(out, inputs, generator=generator)
+    return (
+        weight,
+        torch.randn(out, generator=generator),
+        torch.randn(rows, inputs, generator=generator),
+    )
+
+
+def test_a_kernel_has_all_precisions():
+    assert set(FORMATS) >= {Format.FLOAT32, Format.FLOAT16, Format.BFLOAT16, Format.INT8_WORDS}
+    assert all(runs_natively(precision) for precision in ("fp32", "fp16", "bf16", "int8"))
+
+
+# --- CPUs that are not there ----------------------------------------------------------------------
+#
+# The instructions of newer CPUs, written out in C++ (emulation/immintrin.h): slow, but it shows
+# that each format reads its weights where they lie and counts what it should.
+
+EMULATION = Path(__file__).with_name("emulation")
+NEWER = [
+    *(Format.FLOAT32, Format.FLOAT16, Format.BFLOAT16, Format.BFLOAT16_PAIRS),
+    *(Format.BFLOAT16_TILES, Format.INT8_WORDS, Format.INT8_BYTES, Format.INT8_TILES),
+]
+
+
+def build_for_avx2(folder, *flags):
+    library = folder / "kernel.so"
+    flags = [*compiler._FLAGS, "-pthread", "-O2", *flags, "-mavx2", "-mfma", "-mf16c"]
+    command = [*compiler._compiler(), *flags, str(compiler._SOURCE), "-o", str(library)]
+    subprocess.run(command, check=True, capture_output=True)
+    return ctypes.CDLL(str(library))
+
+
+@pytest.fixture(scope="module")
+def newer_library(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("emulated")
+    return build_for_avx2(folder, "-Wno-psabi", f"-I{EMULATION}")
+
+
+@pytest.fixture(scope="module")
+def older_library(tmp_path_factory):
+    return build_for_avx2(tmp_path_factory.mktemp("older"))
+
+
+@pytest.fixture
+def older_cpu(older_library, monkeypatch):
+    monkeypatch.setattr(compiler, "_outcome", lambda: (older_library, ""))
+    return older_library
+
+
+@pytest.fixture
+def newer_cpu(newer_library, monkeypatch):
+    monkeypatch.setattr(compiler, "_outcome", lambda: (newer_library, ""))
+    return newer_library
+
+
+def test_a_newer_cpu_takes_its_matrix_unit(newer_cpu):
+    assert all(newer_cpu.elmo_group(int(format)) for format in Format)
+    assert native_format("bf16") == Format.BFLOAT16_TILES
+    assert native_format("int8") == Format.INT8_TILES
+
+
+@pytest.mark.parametrize("format", NEWER)
+@pytest.mark.parametrize("inputs", [1, 5, 31, 64, 130])
+@pytest.mark.parametrize("rows", [1, 2, 13, 16, 17, 40])
+def test_products_on_a_newer_cpu_are_what_float64_says(newer_cpu, format, inputs, rows):
+    products_are_what_float64_says(format, inputs, rows)
+
+
+def products_are_what_float64_says(format, inputs, rows):
+    weight, bias, x = random_case(70, inputs, rows)
+    linear = NativeLinear(weight, bias, format)
+    found = linear(x)
+    expected = x.double() @ weight.double().T + bias
+    allowed = ALLOWED[format] * inputs**0.5
+    torch.testing.assert_close(found.double(), expected, rtol=0, atol=allowed)
+    for size in (1, 3, 20):
+        assert torch.equal(torch.cat([linear(part) for part in x.split(size)]), found), size
+
+
+@pytest.mark.parametrize("format", NEWER)
+@torch.no_grad()
+def test_layers_on_a_newer_cpu_are_close_to_the_plain_ones(newer_cpu, monkeypatch, format):
+    monkeypatch.setattr(elmo.backends.cpu.products, "native_format", lambda precision: format)
+    plain = seeded_bilm(ElmoConfig.preset("tiny", dim=40, projection_dim=24))
+    precision = "fp32" if format == Format.FLOAT32 else "int8"
+    packed = PackedBiLM(plain, precision)
+    ids = batch_to_ids(SENTENCES)
+    found, expected = packed.run(ids), plain.run(ids)
+    rounded = 5e-2 if "BFLOAT16" in format.name else 0.2
+    allowed = {"FLOAT32": 1e-5, "FLOAT16": 5e-3}.get(format.name, rounded)
+    torch.testing.assert_close(found.layers, expected.layers, rtol=0, atol=allowed)
+    torch.testing.assert_close(found.state.memory, expected.state.memory, rtol=0, atol=allowed)
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(3)
+        assert torch.equal(packed.run(ids).layers, found.layers)
+    finally:
+        torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize("format", NEWER)
+def test_a_newer_cpu_multiplies_inputs_before_or_within_a_layer_alike(
+    newer_cpu, monkeypatch, format
+):
+    monkeypatch.setattr(elmo.backends.cpu.products, "native_format", lambda precision: format)
+    inputs_before_and_within_a_layer_are_alike(monkeypatch, "int8")
+
+
+@torch.no_grad()
+def inputs_before_and_within_a_layer_are_alike(monkeypatch, precision):
+    config = ElmoConfig.preset("tiny", dim=40, projection_dim=24)
+    packed = PackedBiLM(seeded_bilm(config), precision)
+    packed._at_once = None
+    vectors = torch.randn(30, config.projection_dim, generator=torch.Generator().manual_seed(1))
+    lengths = [1, 3, 2, 5, 1, 4, 2, 2, 3, 1, 2, 6, 1, 3, 2]
+    tokens = torch.arange(sum(lengths)) % len(vectors)
+    for distinct in (vectors, vectors.repeat(2, 1)):  # some stand at many places, or none does
+        results = []
+        for wide_rows in (10**6, 4, 1):
+            monkeypatch.setattr(elmo.backends.cpu.model, "_WIDE_ROWS", wide_rows)
+            monkeypatch.setattr(
+                elmo.backends.cpu.model, "_TABLE_BYTES", 0 if wide_rows == 1 else 96 << 20
+            )
+            layers, state = packed.contextualize(distinct, tokens, lengths)
+            results.append(torch.cat([torch.stack(layers).flatten(), *map(torch.flatten, state)]))
+        assert torch.equal(results[0], results[1])
+        assert torch.equal(results[0], results[2])
+
+
+OLDER = [Format.FLOAT32, Format.FLOAT16, Format.BFLOAT16, Format.INT8_WORDS]
+
+
+@pytest.mark.parametrize("format", OLDER)
+@pytest.mark.parametrize("rows", [1, 2, 3, 6, 7, 40])
+def test_products_on_an_older_cpu_are_what_float64_says(older_cpu, format, rows):
+    assert older_cpu.elmo_lanes() == 8
+    for inputs in (1, 5, 130, 600):
+        products_are_what_float64_says(format, inputs, rows)
+
+
+@pytest.mark.parametrize("precision", ["fp32", "fp16", "bf16", "int8"])
+@torch.no_grad()
+def test_layers_on_an_older_cpu_are_close_to_the_plain_ones(older_cpu, monkeypatch, precision):
+    inputs_before_and_within_a_layer_are_alike(monkeypatch, precision)
+    plain = seeded_bilm(ElmoConfig.preset("tiny", dim=40, projection_dim=24))
+    packed = PackedBiLM(plain, precision)
+    assert packed.forward_layers[0].kernel.format in OLDER
+    ids = batch_to_ids([[f"{n}", "word"][: 1 + n % 2] * (1 + n % 5) for n in range(40)])
+    found = packed.run(ids).layers
+    allowed = {"fp32": 1e-5, "fp16": 5e-3, "bf16": 5e-2, "int8": 0.1}[precision]
+    torch.testing.assert_close(found, plain.run(ids).layers, rtol=0, atol=allowed)
+    assert torch.equal(packed.run(ids[7:10]).layers, found[:, 7:10])
+
+
+# --- products -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("format", FORMATS)
+@given(
+    out=st.integers(1, 70),
+    inputs=st.sampled_from([1, 2, 3, 5, 16, 33, 64, 300, 1030]),
+    rows=st.integers(1, 40),
+    bias=st.booleans(),
+)
+def test_a_product_is_what_float64_says(format, out, inputs, rows, bias):
+    weight, b, x = random_case(out, inputs, rows)
+    expected = x.double() @ weight.double().T + bias * b
+    found = NativeLinear(weight, b if bias else None, format)(x)
+    assert found.shape == (rows, out)
+    allowed = ALLOWED[format] * inputs**0.5
+    torch.testing.assert_close(found.double(), expected, rtol=0, atol=allowed)
+
+
+@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize(("out", "inputs"), [(64, 16), (17, 67), (256, 600)])
+def test_a_row_does_not_depend_on_the_others(format, out, inputs):
+    weight, bias, x = random_case(out, inputs, 120)
+    linear = NativeLinear(weight, bias, format)
+    together = linear(x)
+    for size in (1, 2, 3, 5, 7, 12, 13, 50):
+        parts = torch.cat([linear(part) for part in x.split(size)])
+        assert torch.equal(parts, together), size
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_a_product_does_not_depend_on_the_threads(format):
+    weight, bias, x = random_case(200, 300, 37)
+    linear = NativeLinear(weight, bias, format)
+    expected = linear(x)
+    before = torch.get_num_threads()
+    try:
+        for threads in (2, 3, 16):
+            torch.set_num_threads(threads)
+            assert torch.equal(linear(x), expected)
+    finally:
+        torch.set_num_threads(before)
+
+
+@given(out=st.integers(1, 70), inputs=st.integers(1, 70))
+def test_a_float32_weight_comes_back_bit_for_bit(out, inputs):
+    weight, _, _ = random_case(out, inputs, 1)
+    assert torch.equal(Matrix(weight, Format.FLOAT32).weight(), weight)
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_other_weights_come_back_rounded(format):
+    weight, _, _ = random_case(37, 53, 1)
+    given_back = Matrix(weight, format).weight()
+    step = weight.abs().amax(dim=1, keepdim=True) / 127
+    assert ((given_back - weight).abs() <= step / 2 + 1e-6).all()
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_no_rows_and_zeros_are_no_trouble(format):
+    linear = NativeLinear(torch.zeros(20, 10), torch.ones(20), format)
+    assert linear(torch.empty(0, 10)).shape == (0, 20)
+    assert torch.equal(linear(torch.zeros(3, 10)), torch.ones(3, 20))
+
+
+@pytest.mark.parametrize(
+    "format", [f for f in FORMATS if f in (Format.INT8_WORDS, Format.INT8_BYTES)]
+)
+def test_whole_numbers_never_overflow(format):
+    """All inputs and weights at their bounds: the largest sums there can be."""
+    for inputs in (512, 4096, 20000):
+        linear = NativeLinear(torch.ones(16, inputs), None, format)
+        for sign in (1.0, -1.0):
+            found = linear(torch.full((3, inputs), sign))
+            torch.testing.assert_close(found, torch.full((3, 16), sign * inputs), rtol=1e-3, atol=0)
+
+
+def test_rows_that_are_not_in_one_piece_are_read_rightly():
+    weight, _, x = random_case(20, 10, 12)
+    linear = NativeLinear(weight, None, Format.FLOAT32)
+    assert torch.equal(linear(x[::2]), linear(x[::2].clone()))
+
+
+def test_large_weights_have_pages_of_their_own():
+    weight, _, x = random_case(2048, 600, 3)  # 4.9 MB
+    linear = NativeLinear(weight, None, Format.FLOAT32)
+    torch.testing.assert_close(linear(x), x @ weight.T, rtol=0, atol=1e-3)
+    assert torch.equal(linear.weight(), weight)
+    place = linear.matrix._weights.data_ptr()
+    assert place % native_resources._LARGE_PAGE == 0
+    maps = Path("/proc/self/maps").read_text(encoding="utf-8").splitlines()
+    fields = next(line.split() for line in maps if _holds(line.split()[0], place))
+    assert fields[1].endswith("p"), "large pages are for private memory only"
+
+
+def _holds(extent: str, place: int) -> bool:
+    first, end = (int(number, 16) for number in extent.split("-"))
+    return first <= place < end
+
+
+# --- highways -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize("dim", [1, 15, 16, 33, 130])
+@torch.no_grad()
+def test_a_highway_is_what_the_plain_one_is(format, dim, monkeypatch):
+    monkeypatch.setattr(elmo.backends.cpu.products, "native_format", lambda precision: format)
+    plain = seeded_highway(dim)
+    native = NativeHighway(plain, Bricks("fp32"))
+    vectors = torch.randn(600, dim, generator=torch.Generator().manual_seed(1))
+    found = native(vectors)
+    torch.testing.assert_close(found, plain(vectors), rtol=0, atol=3 * ALLOWED[format])
+    for size in (1, 5, 13):
+        parts = [native(part) for part in vectors[:40].split(size)]
+        assert torch.equal(torch.cat(parts), found[:40]), size
+    assert native(vectors[:0]).shape == (0, dim)
+
+
+@pytest.mark.parametrize("dim", [1, 16, 33])
+def test_a_highway_gives_its_weights_back(dim):
+    plain = seeded_highway(dim)
+    for kind in (PackedHighway, NativeHighway):
+        tensors = kind(plain, Bricks("fp32")).tensors()
+        assert tensors.keys() == plain.state_dict().keys()
+        assert all(torch.equal(tensors[name], t) for name, t in plain.state_dict().items())
+
+
+def seeded_highway(dim: int) -> Highway:
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        highway = Highway(dim)
+        highway.reset_parameters()
+        for linear in (highway.transform, highway.gate):
+            torch.nn.init.normal_(linear.bias)
+    return highway
+
+
+# --- layers ---------------------------------------------------------------------------------------
+
+SHAPES = [
+    {},
+    {"dim": 40, "projection_dim": 24, "n_layers": 1},
+    {"dim": 17, "projection_dim": 5},
+    {"dim": 16, "projection_dim": 16},
+    {"skip_connections": False, "cell_clip": None, "proj_clip": None},
+]
+
+
+@pytest.mark.parametrize("changes", SHAPES)
+@torch.no_grad()
+def test_float32_layers_equal_the_plain_ones(changes):
+    plain = seeded_bilm(ElmoConfig.preset("tiny", **changes), recurrent_scale=1.5)
+    packed = PackedBiLM(plain)
+    assert isinstance(packed.forward_layers[0], NativeLSTM)
+    ids = batch_to_ids(SENTENCES)
+    found, expected = packed.run(ids), plain.run(ids)
+    torch.testing.assert_close(found.layers, expected.layers, rtol=0, atol=1e-5)
+    torch.testing.assert_close(found.state.hidden, expected.state.hidden, rtol=0, atol=1e-5)
+    torch.testing.assert_close(found.state.memory, expected.state.memory, rtol=1e-5, atol=1e-5)
+    for name, tensor in packed.to_checkpoint().tensors.items():
+        assert torch.equal(tensor, plain.state_dict()[name]), name
+
+
+@torch.no_grad()
+def test_both_clips_are_kept(clipping_bilm):
+    ids = batch_to_ids(SENTENCES)
+    found, expected = PackedBiLM(clipping_bilm).run(ids), clipping_bilm.run(ids)
+    torch.testing.assert_close(found.layers, expected.layers, rtol=0, atol=1e-5)
+    assert found.state.memory.abs().max() == 0.5
+
+
+@pytest.mark.parametrize("precision", ["fp16", "bf16", "int8"])
+@torch.no_grad()
+def test_reduced_precision_is_close_and_in_order(precision, tiny_config):
+    plain = seeded_bilm(tiny_config)
+    ids = batch_to_ids(SENTENCES)
+    exact = plain.run(ids).layers
+    difference = (PackedBiLM(plain, precision).run(ids).layers - exact).abs().max()
+    assert 0 < difference < {"fp16": 5e-3, "bf16": 5e-2, "int8": 0.2}[precision]
+
+
+@torch.no_grad()
+def test_weights_that_fit_float16_are_kept_in_it_and_give_the_same_bits(tiny_config, monkeypatch):
+    plain = seeded_bilm(tiny_config)
+    assert PackedBiLM(plain).forward_layers[0].kernel.format == Format.FLOAT32
+    for parameter in plain.parameters():
+        parameter.copy_(parameter.half())
+    halves = PackedBiLM(plain)
+    monkeypatch.setattr(elmo.backends.cpu.model, "fit_halves", lambda weights: False)
+    floats = PackedBiLM(plain)
+    formats = [packed.forward_layers[0].kernel.format for packed in (halves, floats)]
+    assert formats == [Format.FLOAT16, Format.FLOAT32]
+    for sentences in (SENTENCES, SENTENCES[:1], SENTENCES * 8):
+        ids = batch_to_ids(sentences)
+        found, expected = halves.run(ids), floats.run(ids)
+        assert torch.equal(found.layers, expected.layers)
+        assert all(map(torch.equal, found.state, expected.state))
+    for name, tensor in halves.to_checkpoint().tensors.items():
+        assert torch.equal(tensor, plain.state_dict()[name]), name
+
+
+def test_small_values_of_a_trained_model_are_not_lost_in_int8():
+    # Most cells are smaller than the step of 8 bits: rounded to it, layers were off by 8 %.
+    # What filters give, few large values among many small ones, was off by 2 % at the word itself.
+    exact, rounded = (
+        ELMo.from_pretrained("small-en", device="cpu", precision=precision).encode_tokens(SENTENCES)
+        for precision in ("fp32", "int8")
+    )
+    for layer, most in enumerate((0.013, 0.03, 0.035)):
+        one, other = (np.concatenate([v[layer] for v in vectors]) for vectors in (exact, rounded))
+        assert np.linalg.norm(one - other) < most * np.linalg.norm(one)
+
+
+@pytest.mark.parametrize("precision", ["fp32", "fp16", "bf16", "int8"])
+def test_inputs_may_be_multiplied_before_or_within_a_layer(monkeypatch, precision):
+    inputs_before_and_within_a_layer_are_alike(monkeypatch, precision)
+
+
+@pytest.mark.parametrize("precision", ["fp32", "fp16", "bf16", "int8"])
+def test_no_precision_depends_on_batch_or_threads(precision, tiny_bilm):
+    elmo = ELMo(tiny_bilm, precision=precision)
+    expected = elmo.encode_tokens(SENTENCES)
+    before = torch.get_num_threads()
+    try:
+        for threads, size in ((1, 1), (2, 2), (3, 5)):
+            torch.set_num_threads(threads)
+            found = elmo.encode_tokens(SENTENCES, batch_size=size)
+            for one, other in zip(found, expected, strict=True):
+                assert (one == other).all()
+    finally:
+        torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize("precision", ["fp32", "int8"])
+@pytest.mark.parametrize("changes", [{}, {"dim": 17, "projection_dim": 5}, {"dim": 100}])
+@torch.no_grad()
+def test_few_rows_and_many_are_projected_alike(changes, precision):
+    # In int8 each thread projects its own cells when there are few rows, all of them otherwise.
+    packed = PackedBiLM(seeded_bilm(ElmoConfig.preset("tiny", **changes)), precision)
+    ids = batch_to_ids([sentence[:4] for sentence in SENTENCES * 6])
+    expected = packed.run(ids).layers
+    before = torch.get_num_threads()
+    try:
+        for threads, rows in ((1, 1), (1, 6), (2, 7), (3, 12), (9, 2)):
+            torch.set_num_threads(threads)
+            for first in range(0, len(ids), rows):
+                some = slice(first, first + rows)
+                assert torch.equal(packed.run(ids[some]).layers, expected[:, some])
+    finally:
+        torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16", "int8"])
+@pytest.mark.parametrize("changes", SHAPES)
+@torch.no_grad()
+def test_all_layers_in_one_call_are_the_same_as_one_by_one(changes, precision):
+    packed = PackedBiLM(seeded_bilm(ElmoConfig.preset("tiny", **changes)), precision)
+    lengths = [3, 1, 5, 3, 2]
+    generator = torch.Generator().manual_seed(0)
+    vectors = torch.randn(6, packed.config.projection_dim, generator=generator)
+    tokens = torch.randint(6, (sum(lengths),), generator=generator)
+    start = State(
+        *(
+            torch.randn(part.shape, generator=generator) / 4
+            for part in zero_state(packed.config, 5, vectors)
+        )
+    )
+    for state in (None, start, start.take(slice(0, 1)).repeat(5)):
+        for depth in range(packed.config.n_layers + 1):
+            layers, final = packed.contextualize(vectors, tokens, lengths, state, depth)
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(packed, "_at_once", None)
+                expected = packed.contextualize(vectors, tokens, lengths, state, depth)
+            assert len(layers) == len(expected[0]) == depth
+            assert all(map(torch.equal, layers, expected[0]))
+            assert all(map(torch.equal, final, expected[1]))
+
+
+@torch.no_grad()
+def test_int8_without_a_projection_falls_back_to_single_steps():
+    config = ElmoConfig.preset("tiny", dim=16, projection_dim=16)
+    plain = seeded_bilm(config)
+    if plain.forward_layers[0].projection_weight is not None:
+        pytest.skip("this model has a projection")
+    packed = PackedBiLM(plain, "int8")
+    assert isinstance(packed.forward_layers[0], PackedLSTM)
+    ids = batch_to_ids(SENTENCES)
+    assert (packed.run(ids).layers - plain.run(ids).layers).abs().max() < 0.2
+
+
+@pytest.mark.parametrize("dim", [1, 15, 16, 17, 100])
+def test_every_gate_has_one_place(dim):
+    places = gate_places(dim).tolist()
+    assert sorted(place for place in places if place < 4 * dim) == list(range(4 * dim))
+
+
+@pytest.mark.parametrize("precision", ["fp16", "bf16", "int8"])
+@torch.no_grad()
+def test_gru_layers_take_every_precision(precision, tiny_config):
+    plain = seeded_bilm(tiny_config.replace(cell="gru"))
+    ids = batch_to_ids(SENTENCES)
+    difference = PackedBiLM(plain, precision).run(ids).layers - plain.run(ids).layers
+    assert 0 < difference.abs().max() < 0.2
+
+
+# --- threads --------------------------------------------------------------------------------------
+
+
+def test_pytorch_gets_its_threads_back():
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(3)
+        with contextlib.suppress(KeyError), own_threads():
+            assert torch.get_num_threads() == 1
+            assert thread_count() == 3
+            with own_threads():  # a model inside a model
+                assert thread_count() == 3
+            assert torch.get_num_threads() == 1
+            raise KeyError
+        assert torch.get_num_threads() == thread_count() == 3
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_models_in_several_threads_agree_and_leave_the_threads_alone(tiny_bilm):
+    elmo = ELMo(tiny_bilm)
+    expected = elmo.encode_tokens(SENTENCES)
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(2)
+        with ThreadPoolExecutor(4) as pool:
+            for found in pool.map(lambda _: elmo.encode_tokens(SENTENCES), range(12)):
+                assert all((one == other).all() for one, other in zip(found, expected, strict=True))
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
+
+
+# --- without the kernel ---------------------------------------------------------------------------
+
+
+@pytest.fixture
+def no_kernel(monkeypatch):
+    monkeypatch.setattr(elmo.backends.cpu.products, "native_format", lambda precision: None)
+
+
+@pytest.mark.parametrize("cell", ["lstm", "gru"])
+@torch.no_grad()
+def test_pytorch_serves_without_the_kernel(no_kernel, tiny_config, cell):
+    plain = seeded_bilm(tiny_config.replace(cell=cell))
+    packed = PackedBiLM(plain)
+    assert not isinstance(packed.forward_layers[0], NativeLSTM)
+    ids = batch_to_ids(SENTENCES)
+    torch.testing.assert_close(packed.run(ids).layers, plain.run(ids).layers, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("precision", ["fp16", "int8"])
+@torch.no_grad()
+def test_without_the_kernel_weights_are_rounded_all_the_same(no_kernel, tiny_config, precision):
+    plain = seeded_bilm(tiny_config)
+    ids = batch_to_ids(SENTENCES)
+    found = PackedBiLM(plain, precision).run(ids).layers
+    assert Bricks(precision).dtype == torch.float32
+    rounded = copy.deepcopy(plain)
+    for name, parameter in rounded.named_parameters():
+        if name.endswith(
+            ("recurrent_weight", "input_weight", "projection_weight", "projection.weight")
+        ):
+            native = Matrix(parameter, Format.FLOAT16 if precision == "fp16" else Format.INT8_WORDS)
+            parameter.copy_(native.weight())
+    difference = (found - plain.run(ids).layers).abs().max()
+    closer = (found - rounded.run(ids).layers).abs().max()
+    assert closer < difference  # what is left are the highways' weights
+
+
+def test_a_precision_that_saves_nothing_says_so(no_kernel, tiny_bilm):
+    assert not runs_natively("int8")
+    with pytest.warns(ElmoWarning, match="no faster here: no native kernel"):
+        ELMo(tiny_bilm, precision="int8")
+
+
+def run_switched(**environment):
+    return run_process(**environment).stdout
+
+
+def run_process(**environment):
+    code = (
+        "from elmo.backends.cpu.compiler import kernel, why_not\n"
+        "print(kernel() is None, why_not())\n"
+        "from elmo import ELMo, ElmoConfig, random_bilm\n"
+        "print(ELMo(random_bilm(ElmoConfig.preset('tiny'))).encode_tokens([['a']])[0].shape)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+        env={**os.environ, **environment},
+    )
+    assert done.returncode == 0, done.stderr
+    return done
+
+
+def test_the_kernel_can_be_switched_off():
+    done = run_process(ELMO_NATIVE="0")
+    assert "True ELMO_NATIVE=0 switches it off" in done.stdout
+    assert not done.stderr  # it was asked for
+
+
+def test_a_missing_compiler_is_named_and_nothing_breaks():
+    done = run_process(CXX="nowhere-c++")
+    assert "True no C++ compiler (nowhere-c++)" in done.stdout
+    assert "more slowly: no C++ compiler (nowhere-c++)" in done.stderr
+
+
+def test_a_failing_compiler_is_named_and_nothing_breaks(tmp_path):
+    broken = tmp_path / "broken-c++"
+    broken.write_text(
+        "#!/bin/sh\ntest \"$1\" = --version && exit 0\necho 'internal error' >&2\nexit 4\n"
+    )
+    broken.chmod(0o755)
+    told = run_switched(CXX=str(broken), XDG_CACHE_HOME=str(tmp_path))
+    assert "failed: internal error" in told
+    assert not list((tmp_path / "elmo-torch" / "kernels").iterdir())
+
+
+def test_a_compiler_that_knows_less_than_the_cpu_builds_for_what_it_knows(tmp_path):
+    real = " ".join(compiler._compiler())
+    old = tmp_path / "old-c++"
+    old.write_text(
+        '#!/bin/sh\ncase "$*" in *-mavx512*|*-mamx*) echo "unknown option" >&2; exit 1;; esac\n'
+        f'exec {real} "$@"\n'
+    )
+    old.chmod(0o755)
+    told = run_switched(CXX=str(old), XDG_CACHE_HOME=str(tmp_path))
+    assert told.startswith("False")
+    assert "(3, 1, 32)" in told
+
+
+def test_a_compiler_may_have_arguments(tmp_path):
+    with_arguments = " ".join([*compiler._compiler(), "-g0"])
+    assert run_switched(CXX=with_arguments, XDG_CACHE_HOME=str(tmp_path)).startswith("False")
+
+
+@pytest.mark.parametrize("size", [0, 100])
+def test_a_library_that_is_cut_short_is_built_anew(tmp_path, size):
+    run_switched(XDG_CACHE_HOME=str(tmp_path))
+    (library,) = (tmp_path / "elmo-torch" / "kernels").iterdir()
+    os.truncate(library, size)
+    assert run_switched(XDG_CACHE_HOME=str(tmp_path)).startswith("False")
+    assert library.stat().st_size > 10_000
+
+
+def test_where_no_cache_can_be_a_folder_of_the_process_serves_and_goes_with_it(tmp_path):
+    nowhere = tmp_path / "file"
+    nowhere.touch()
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    told = run_switched(XDG_CACHE_HOME=str(nowhere), TMPDIR=str(temporary))
+    assert told.startswith("False")
+    assert not list(temporary.iterdir())
+
+
+def test_users_without_a_home_have_a_folder_too(monkeypatch):
+    def no_home():
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setattr(compiler.Path, "home", no_home)
+    assert compiler._folder() == compiler._private_folder()
+
+
+def test_where_there_is_no_folder_at_all_there_is_no_library(tmp_path, monkeypatch):
+    def full(**_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    for name in ("mkstemp", "mkdtemp"):
+        monkeypatch.setattr(compiler.tempfile, name, full)
+    with pytest.raises(CannotBuildError, match="No space left"):
+        compiler._built(compiler._SOURCE, [])
+    with pytest.raises(CannotBuildError, match="No space left"):
+        compiler._private_folder.__wrapped__()
+
+
+def test_the_kernel_is_built_once_and_kept(tmp_path):
+    first = run_process(XDG_CACHE_HOME=str(tmp_path))
+    assert first.stdout.startswith("False")
+    assert first.stderr.count("building the C++ kernel") == 1
+    (library,) = (tmp_path / "elmo-torch" / "kernels").iterdir()
+    built = library.stat().st_mtime_ns
+    assert not run_process(XDG_CACHE_HOME=str(tmp_path)).stderr
+    assert library.stat().st_mtime_ns == built
+
+
+def test_whichever_source_changes_the_kernel_is_built_anew(tmp_path, monkeypatch):
+    sources = tmp_path / "cpu"
+    shutil.copytree(compiler._SOURCE.parent, sources)
+    quick = tmp_path / "quick-c++"  # writes what it is asked to build, and leaves it at that
+    quick.write_text('#!/bin/sh\nfor last; do :; done\ntest "$1" = --version || echo > "$last"\n')
+    quick.chmod(0o755)
+    monkeypatch.setenv("CXX", str(quick))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    source = sources / compiler._SOURCE.name
+    first = compiler._built(source, [])
+    libraries = {first}
+    for path in sources.iterdir():
+        before = path.read_bytes()
+        path.write_bytes(before + b"// changed\n")
+        libraries.add(compiler._built(source, []))
+        path.write_bytes(before)
+        assert compiler._built(source, []) == first
+    (sources / "new.h").touch()
+    libraries.add(compiler._built(source, []))
+    assert len(libraries) == len(list(sources.iterdir())) + 1
+    assert libraries == set(first.parent.iterdir())
+
+
+def test_a_folder_that_others_can_write_to_is_not_used(tmp_path, monkeypatch):
+    folder = tmp_path / "elmo-torch" / "kernels"
+    folder.mkdir(parents=True)
+    folder.chmod(0o777)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert compiler._folder() != folder
+    assert (compiler._folder().stat().st_mode & 0o077) == 0
+    folder.chmod(0o700)
+    assert compiler._folder() == folder
+
+
+AVX2 = {"avx2", "fma", "f16c"}
+AVX512 = AVX2 | {"avx512f", "avx512bw", "avx512vl", "avx512dq"}
+NEWEST = {"avx512_vnni", "avx512_bf16", "amx_tile", "amx_bf16", "amx_int8"}
+
+
+@pytest.mark.parametrize(
+    ("instructions", "expected"),
+    [
+        (set(), []),
+        ({"avx2"}, []),
+        (AVX2, ["-mavx2", "-mfma", "-mf16c"]),
+        (AVX2 | {"avx512f"}, ["-mavx2", "-mfma", "-mf16c"]),
+        (AVX2 | {"avx512_vnni"}, ["-mavx2", "-mfma", "-mf16c"]),
+    ],
+)
+def test_the_kernel_is_built_for_what_the_cpu_has(instructions, expected):
+    assert instruction_flags(frozenset(instructions)) == expected
+
+
+def test_the_newest_instructions_are_used_where_they_are():
+    flags = instruction_flags(frozenset(AVX512 | NEWEST))
+    assert {"-mavx512f", "-mavx512vnni", "-mavx512bf16", "-mamx-tile", "-mamx-int8"} <= set(flags)
+    assert "-mavx512vnni" not in instruction_flags(frozenset(AVX512))
+
+
+def test_an_old_cpu_gets_no_kernel(monkeypatch):
+    monkeypatch.setattr(compiler, "cpu_instructions", lambda: frozenset({"sse2"}))
+    with pytest.raises(CannotBuildError, match="needs AVX2, FMA and F16C"):
+        compiler._load()
+
+
+def test_the_fastest_format_that_the_cpu_has_is_taken(monkeypatch):
+    assert native_format("fp32") == Format.FLOAT32
+    assert native_format("int8") == max(f for f in FORMATS if f.name.startswith("INT8"))
+    assert native_format("bf16") == max(f for f in FORMATS if f.name.startswith("BFLOAT16"))
+
+
+def test_the_kernel_is_compiled_without_a_warning(tmp_path):
+    """For all CPUs that it knows, not only this one: whatever runs elsewhere compiles here."""
+    for instructions in (AVX2, AVX512, AVX512 | {"avx512_vnni"}, AVX512 | NEWEST):
+        flags = instruction_flags(frozenset(instructions))
+        done = subprocess.run(
+            [
+                *compiler._compiler(),
+                *(*compiler._FLAGS, "-pthread", "-O0", *flags, "-Wall", "-Wextra"),
+                # Some versions of GCC's own headers trip over these.
+                *("-Wno-maybe-uninitialized", "-Wno-uninitialized"),
+                *(str(compiler._SOURCE), "-o", str(tmp_path / "kernel.so")),
+            ],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_every_header_includes_what_it_uses():
+    flags = [*compiler._FLAGS, *instruction_flags(frozenset(AVX512 | NEWEST)), "-fsyntax-only"]
+    for header in compiler._SOURCE.parent.glob("*.h"):
+        command = [*compiler._compiler(), *flags, "-x", "c++", "-include", str(header), os.devnull]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, f"{header.name}: {done.stderr}"
+
+
+def test_memory_for_passing_results_is_used_again_and_given_back() -> None:
+    with own_threads():
+        first = reused_rows(3, 40)
+        second = reused_rows(5, 24)
+        assert first.data_ptr() == second.data_ptr()
+        assert (first.shape, second.shape) == ((3, 40), (5, 24))
+    assert native_resources._room.bytes is not None  # a little is kept
+    with own_threads():
+        assert reused_rows(3, 40).data_ptr() == first.data_ptr()
+        larger = reused_rows(3, 32 << 20)
+        assert larger.shape == (3, 32 << 20)
+    assert native_resources._room.bytes is None
+
+
+def test_threads_do_not_share_memory_for_passing_results() -> None:
+    mine = reused_rows(2, 8).data_ptr()
+    with ThreadPoolExecutor(1) as pool:
+        theirs = pool.submit(lambda: reused_rows(2, 8).data_ptr()).result()
+    assert mine != theirs
+
+
+@pytest.mark.parametrize(
+    "filters", [((1, 4), (2, 8), (3, 16)), ((1, 3), (5, 70), (7, 5)), ((2, 128), (7, 1))]
+)
+def test_filters_by_the_kernel_are_those_of_plain_code_bit_for_bit(filters) -> None:
+    bilm = seeded_bilm(ElmoConfig(dim=8, projection_dim=4, n_layers=1, filters=filters))
+    encoder = PackedBiLM(bilm).words
+    words = ["a", "word", "hippopotamus", "x" * 41, "y" * 48, "Donaudampfschiff" * 3]
+    ids = batch_to_ids([[word] for word in words])[:, 0]
+    vectors = encoder(ids)
+    assert encoder._kernel is not None
+    encoder._kernel = None
+    assert torch.equal(encoder(ids), vectors)
+    with own_threads():
+        assert torch.equal(encoder(ids[:0]), vectors[:0])
