@@ -33,7 +33,6 @@ from elmo.benchmark.memory import gpu_peak_mb
 from elmo.benchmark.peers import PEER, AllenNLP, MissingPeerError
 from elmo.benchmark.report import require_writable, write_json
 from elmo.benchmark.systems import Sentences, in_sorted_order, wait_for
-from elmo.benchmark.tables import NOTHING, text_table
 from elmo.benchmark.weights import Subject, published_folder, subject_of_size
 from elmo.config import ElmoConfig, Preset
 from elmo.embed.pipeline import Pipeline
@@ -41,6 +40,7 @@ from elmo.embedder import ELMo
 from elmo.errors import ElmoError
 from elmo.model.bilm import BiLMBase, State, random_bilm, zero_state
 from elmo.runtime.devices import find_device
+from elmo.runtime.tables import NOTHING, text_table
 from elmo.settings import Precision
 
 LATENCY_WORDS = 20

@@ -26,8 +26,8 @@ from elmo.analysis.words.word_means import (
     mean_vectors,
 )
 from elmo.benchmark.corpus import make_sentences
-from elmo.benchmark.tables import text_table
 from elmo.errors import ConfigError, InputError, MissingFileError
+from elmo.runtime.tables import text_table
 
 
 @pytest.fixture(scope="module")

@@ -26,7 +26,6 @@ from elmo.benchmark.systems import (
     gpu_memory_is_enough,
     usable_precisions,
 )
-from elmo.benchmark.tables import markdown_table, text_table
 from elmo.benchmark.timing import Contender, Spread, interleave, rates, ratios
 from elmo.benchmark.weights import (
     cache_folder,
@@ -37,6 +36,7 @@ from elmo.benchmark.weights import (
 from elmo.errors import ConfigError, InputError, MissingFileError, OutputError
 from elmo.hub.names import open_model
 from elmo.model.bilm import BiLM
+from elmo.runtime.tables import markdown_table, text_table
 from oracle import Oracle, random_tensors, write_files
 from strategies import word_config
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable
 
 from elmo.benchmark.exactness import ExactnessReport
-from elmo.benchmark.tables import markdown_table
+from elmo.runtime.tables import markdown_table
 
 
 def render_exactness(report: ExactnessReport) -> str:

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from elmo.benchmark.machine import Machine
 from elmo.benchmark.report import Report, SizeReport
-from elmo.benchmark.tables import NOTHING, text_table
 from elmo.benchmark.timing import Spread
+from elmo.runtime.tables import NOTHING, text_table
 
 
 def render_latest(report: Report) -> str:

@@ -9,8 +9,8 @@ from typing import Any, get_args
 
 from elmo.benchmark.render import render_head
 from elmo.benchmark.scaling import KEPT, STREAMED, ScalingReport, ScalingRow, Sweep
-from elmo.benchmark.tables import NOTHING, text_table
 from elmo.errors import MissingExtraError, OutputError
+from elmo.runtime.tables import NOTHING, text_table
 
 _AXES: dict[Sweep, str] = {
     "batch": "sentences in a batch",

@@ -21,7 +21,7 @@ from elmo.analysis.settings import (
 )
 from elmo.cli.base import DONE, STOPPED, Flags, app, load_model, say, show
 from elmo.errors import ElmoError
-from elmo.runtime.wording import counted
+from elmo.runtime.tables import counted
 from elmo.settings import ModelChoice
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from elmo.cli.base import (
     told_of_cut_words,
 )
 from elmo.errors import ElmoError, OutputExistsError
-from elmo.runtime.wording import counted
+from elmo.runtime.tables import counted
 from elmo.settings import EmbedSettings, ModelChoice, ModelFormat, OutputDtype
 
 if TYPE_CHECKING:

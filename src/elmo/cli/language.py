@@ -14,7 +14,7 @@ from cyclopts import Parameter
 
 from elmo.cli.base import DONE, Flags, app, say, show, told_of_cut_words
 from elmo.errors import ElmoError, InputError
-from elmo.runtime.wording import counted
+from elmo.runtime.tables import counted
 from elmo.settings import ModelChoice, ReadingSettings, StatePolicy, SurprisalUnit, TokenizerName
 
 if TYPE_CHECKING:

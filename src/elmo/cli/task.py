@@ -17,7 +17,7 @@ from elmo.cli.base import DONE, STOPPED, Flags, app, say, show, writing_to
 from elmo.cli.config_flags import config_path, with_values
 from elmo.errors import ConfigError, OutputError, reason_of
 from elmo.runtime.settings_files import changes, from_toml
-from elmo.runtime.wording import counted
+from elmo.runtime.tables import counted
 from elmo.settings import TokenizerName
 from elmo.tasks.report.settings import ReportSettings
 from elmo.tasks.settings import SplitName, TaskName, TaskSettings

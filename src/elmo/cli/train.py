@@ -11,7 +11,7 @@ from cyclopts import Parameter
 
 from elmo.cli.base import DONE, STOPPED, Flags, app, print_panel, say
 from elmo.cli.config_flags import config_path, is_given, with_values
-from elmo.runtime.wording import counted
+from elmo.runtime.tables import counted
 from elmo.settings import TokenizerName
 from elmo.training.settings import LENGTHS, TrainSettings
 

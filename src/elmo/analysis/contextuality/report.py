@@ -14,7 +14,7 @@ from elmo.analysis.contextuality.measure import (
 )
 from elmo.analysis.intervals import Estimate
 from elmo.analysis.report_files import TITLE, frame, save_figure
-from elmo.benchmark.tables import NOTHING, markdown_table, text_table
+from elmo.runtime.tables import NOTHING, markdown_table, text_table
 
 Table = Callable[[Sequence[str], Iterable[Sequence[str]]], str]
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from elmo.analysis.layers.tasks import LayerReport
 from elmo.analysis.report_files import TITLE, frame, save_figure
-from elmo.benchmark.tables import NOTHING, markdown_table, text_table
+from elmo.runtime.tables import NOTHING, markdown_table, text_table
 
 Table = Callable[[Sequence[str], Iterable[Sequence[str]]], str]
 

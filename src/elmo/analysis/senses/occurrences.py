@@ -16,7 +16,7 @@ from elmo.analysis.settings import Projection, SenseSettings
 from elmo.embed.selection import require_layer
 from elmo.embedder import ELMo
 from elmo.errors import InputError
-from elmo.runtime.wording import counted
+from elmo.runtime.tables import counted
 from elmo.text.sentences import Words
 
 _GROUP = np.zeros(1, np.uint64)

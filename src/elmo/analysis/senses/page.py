@@ -9,7 +9,7 @@ from typing import Any
 
 from elmo.analysis.report_files import TITLE, save_figure, word_fonts
 from elmo.analysis.senses.occurrences import Occurrence, SenseReport
-from elmo.runtime.wording import counted
+from elmo.runtime.tables import counted
 
 COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#999999", "#000000")
 """Colours that those who see few colours can tell apart; groups beyond these share the last."""

@@ -22,7 +22,7 @@ from elmo.analysis.words.word_means import mean_vectors
 from elmo.embed.selection import mix_layers
 from elmo.embedder import ELMo
 from elmo.errors import InputError
-from elmo.runtime.wording import counted
+from elmo.runtime.tables import counted
 from elmo.text.files import TextFile
 
 _COLUMNS = re.compile(r"[\t,;]|\s+")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from elmo.analysis.report_files import TITLE, frame, save_figure
 from elmo.analysis.words.correlation import CorrelationReport, CorrelationRow
-from elmo.benchmark.tables import NOTHING, markdown_table, text_table
+from elmo.runtime.tables import NOTHING, markdown_table, text_table
 
 
 def render_correlation(report: CorrelationReport, markdown: bool = False) -> str:

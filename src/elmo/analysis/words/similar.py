@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from elmo.analysis.settings import CorpusSettings, SimilarSettings, TableFormat
 from elmo.analysis.words.word_index import Similar, WordIndex
-from elmo.benchmark.tables import text_table
 from elmo.errors import ConfigError, ElmoError, MissingFileError
+from elmo.runtime.tables import text_table
 from elmo.settings import ModelChoice
 
 if TYPE_CHECKING:

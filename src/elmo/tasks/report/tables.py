@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
-from elmo.benchmark.tables import NOTHING, markdown_table
+from elmo.runtime.tables import NOTHING, markdown_table
 from elmo.tasks.report.grid import values_of
 from elmo.tasks.report.settings import DATASETS, Dataset
 

@@ -1,4 +1,4 @@
-"""Tables as text: aligned for terminals, or Markdown."""
+"""Numbers and tables as text: aligned for terminals, or Markdown."""
 
 from __future__ import annotations
 
@@ -6,7 +6,12 @@ from collections.abc import Iterable, Sequence
 from unicodedata import east_asian_width
 
 NOTHING = "-"
-"""What stands where there is no figure."""
+"""Placeholder of a cell without a figure."""
+
+
+def counted(count: int, what: str) -> str:
+    """Return a count with its noun in the singular or plural: `1 word`, `2 words`."""
+    return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"
 
 
 def text_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -26,11 +31,11 @@ def text_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def _width(text: str) -> int:
-    """Give the columns that a text takes in a terminal: Chinese characters take two."""
+    """Return how many terminal columns a text takes: Chinese characters take two."""
     return len(text) + sum(east_asian_width(character) in "WF" for character in text)
 
 
 def markdown_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Give a Markdown table: names on the left, numbers on the right."""
+    """Return a Markdown table: names on the left, numbers on the right."""
     rule = ["---", *["---:"] * (len(header) - 1)]
     return "\n".join(f"| {' | '.join(line)} |" for line in [header, rule, *rows])
