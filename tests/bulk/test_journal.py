@@ -125,7 +125,7 @@ import os, shutil, sys
 from pathlib import Path
 import numpy as np
 sys.path.insert(0, sys.argv[1])
-from test_store import ALL_LAYERS, read_hdf5, vectors_of
+from bulk.test_store import ALL_LAYERS, read_hdf5, vectors_of
 from elmo.bulk.embed_file import journal
 from elmo.bulk.store import is_complete, open_writer
 

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors import safe_open
 
-from elmo.bulk.embed_file import journal, store
+from elmo.bulk import journal, store
 from elmo.bulk.store import Hdf5Writer, is_complete, open_writer
 from elmo.bulk.vector_files import format_of
 from elmo.bulk.writer import VectorInfo
@@ -362,7 +362,7 @@ FULL_DISK = """
 import resource, sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[1])
-from test_store import ALL_LAYERS, SENTENCES, vectors_of
+from bulk.test_store import ALL_LAYERS, SENTENCES, vectors_of
 from elmo.errors import OutputError
 from elmo.bulk.store import open_writer
 resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[4]),) * 2)

@@ -3,11 +3,11 @@
 import time
 
 import pytest
-from test_task_end_to_end import CASES
 
 import elmo.tasks
 from elmo.tasks.run.training import train_task
 from task_data import settings
+from tasks.test_end_to_end import CASES
 
 pytestmark = pytest.mark.gpu
 

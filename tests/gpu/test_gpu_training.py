@@ -5,13 +5,14 @@ ELMO_TEST_GPU=1 python -m pytest tests/gpu -v
 
 import numpy as np
 import pytest
-import test_kernels_lstm
-import test_kernels_model
-import test_kernels_softmax
-import test_kernels_words
 import torch
-from test_trainer import made_up_text
 
+from backends.gpu.kernels import (
+    test_lstm_cell,
+    test_sampled_softmax,
+    test_training_model,
+    test_words,
+)
 from elmo.config import ElmoConfig
 from elmo.errors import GpuMemoryError
 from elmo.lm.softmax_losses import sampled_loss, sampled_losses
@@ -24,6 +25,7 @@ from elmo.training.metrics import read_metrics
 from elmo.training.recurrence import run_layer
 from elmo.training.settings import TrainSettings
 from elmo.training.trainer import train
+from training.test_trainer import made_up_text
 
 pytestmark = pytest.mark.gpu
 GPU = "cuda"
@@ -49,22 +51,22 @@ def error(one, other):
     ],
 )
 def test_the_lstm_equals_plain_code(sizes, time, rows, restarts):
-    layers = test_kernels_lstm.make_layers(GPU, **sizes)
-    inputs = test_kernels_lstm.make_inputs(layers, time, rows, restarts)
-    test_kernels_lstm.compare(layers, *inputs, rtol=1e-3, atol=1e-3)
+    layers = test_lstm_cell.make_layers(GPU, **sizes)
+    inputs = test_lstm_cell.make_inputs(layers, time, rows, restarts)
+    test_lstm_cell.compare(layers, *inputs, rtol=1e-3, atol=1e-3)
 
 
 @pytest.mark.parametrize("sizes", [(128, 1024), (512, 4096)])
 def test_the_lstm_in_bfloat16_is_close_to_float32(sizes):
     width, dim = sizes
-    layers = test_kernels_lstm.make_layers(
+    layers = test_lstm_cell.make_layers(
         GPU, dim=dim, projection_dim=width, cell_clip=3.0, proj_clip=3.0
     )
     for layer in layers:
         layer.reset_parameters()
-    inputs, state, keep = test_kernels_lstm.make_inputs(layers, 5, 33)
+    inputs, state, keep = test_lstm_cell.make_inputs(layers, 5, 33)
     weights = torch.randn_like(inputs)
-    plain = test_kernels_lstm.run(layers, inputs, state, keep, weights, False)
+    plain = test_lstm_cell.run(layers, inputs, state, keep, weights, False)
     with torch.autocast(GPU, torch.bfloat16):
         outputs, end = run_layer(layers, inputs, state, keep, fused=True)
     loss = (outputs.float() * weights).sum()
@@ -75,10 +77,10 @@ def test_the_lstm_in_bfloat16_is_close_to_float32(sizes):
 
 def test_word_vectors_equal_the_plain_encoder():
     for changes in ({}, {"max_characters": 6}, {"filters": ((7, 5), (2, 1)), "max_characters": 7}):
-        config, encoder = test_kernels_words.make_encoder(**changes)
+        config, encoder = test_words.make_encoder(**changes)
         words = ["<S>", "", "a", "word", "x" * 60, "naïve", "河"]
         ids = CharacterMapper(config.max_characters).rows(words).to(GPU)
-        test_kernels_words.compare(encoder.to(GPU), ids, 261, atol=2e-3)
+        test_words.compare(encoder.to(GPU), ids, 261, atol=2e-3)
 
 
 def test_word_vectors_of_the_published_size_are_close_in_bfloat16():
@@ -105,14 +107,14 @@ def test_word_vectors_of_the_published_size_are_close_in_bfloat16():
     "sizes", [(1, 1, 1, 1), (7, 3, 20, 9), (300, 33, 500, 400), (1000, 128, 5000, 2000)]
 )
 def test_the_sampled_softmax_equals_plain_code(sizes):
-    test_kernels_softmax.compare(
-        *test_kernels_softmax.make(*sizes, device=GPU), rtol=1e-3, atol=1e-4
+    test_sampled_softmax.compare(
+        *test_sampled_softmax.make(*sizes, device=GPU), rtol=1e-3, atol=1e-4
     )
 
 
 @pytest.mark.parametrize("dim", [128, 512])
 def test_the_sampled_softmax_in_bfloat16_is_close_to_float32(dim):
-    hidden, weight, bias, targets, candidates, log_q = test_kernels_softmax.make(
+    hidden, weight, bias, targets, candidates, log_q = test_sampled_softmax.make(
         2000, dim, 20_000, 4096, device=GPU
     )
     weight = (weight.detach() / dim**0.5).requires_grad_()
@@ -130,12 +132,12 @@ def test_the_sampled_softmax_in_bfloat16_is_close_to_float32(dim):
 
 def test_the_model_on_kernels_has_the_losses_and_gradients_of_plain_code():
     for kind in ("sampled", "full"):
-        model = test_kernels_model.make_model(kind, GPU)
-        batch = next(test_kernels_model.make_streams(model).one_pass())
+        model = test_training_model.make_model(kind, GPU)
+        batch = next(test_training_model.make_streams(model).one_pass())
         model.kernels = False
-        plain = test_kernels_model.losses_and_gradients(model, batch)
+        plain = test_training_model.losses_and_gradients(model, batch)
         model.kernels = True
-        fused = test_kernels_model.losses_and_gradients(model, batch)
+        fused = test_training_model.losses_and_gradients(model, batch)
         names = ["losses", "hidden", "memory", *dict(model.named_parameters())]
         for name, one, other in zip(names, fused, plain, strict=True):
             torch.testing.assert_close(

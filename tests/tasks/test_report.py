@@ -10,7 +10,7 @@ import pytest
 from elmo.cli.main import main
 from elmo.errors import ConfigError, InputError, MissingFileError
 from elmo.tasks.report.grid import cell_file
-from elmo.tasks.report.grid import grid as task_report
+from elmo.tasks.report import grid as task_report
 from elmo.tasks.report.page import render_page, write_report
 from elmo.tasks.report.settings import DATASETS, STUDIES, Cell, ReportSettings, cells
 from elmo.tasks.report.tables import (

@@ -3,7 +3,6 @@
 import json
 
 import pytest
-from test_trainer import made_up_text, quick
 
 from elmo import ElmoConfig
 from elmo.cli.main import main
@@ -15,6 +14,7 @@ from elmo.training.heldout import heldout_perplexity
 from elmo.training.metrics import read_metrics
 from elmo.training.trainer import train
 from elmo.weights.checkpoint import save_checkpoint
+from training.test_trainer import made_up_text, quick
 
 
 def prepared(folder, **changes):
