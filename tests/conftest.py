@@ -11,6 +11,7 @@ os.environ["CUDA_VISIBLE_DEVICES"] = "0" if os.environ.get("ELMO_TEST_GPU") == "
 os.environ["TRITON_INTERPRET"] = "0" if os.environ.get("ELMO_TEST_GPU") == "1" else "1"
 
 import importlib.util
+import signal
 from pathlib import Path
 
 import pytest
@@ -61,6 +62,17 @@ def pytest_collection_modifyitems(items):
     for item in items:
         if item.get_closest_marker("gpu"):
             item.add_marker(pytest.mark.skip(reason="needs a GPU, and ELMO_TEST_GPU=1"))
+
+
+@pytest.fixture
+def ctrl_c():
+    """Make Ctrl-C arrive, in this process and in those it starts.
+
+    A shell ignores SIGINT for what it runs in the background, and children inherit that.
+    """
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 SHARED = Path(__file__).parents[1].parent / "shared"

@@ -293,6 +293,7 @@ def wait_until_some_is_written(process, out, more_than=0):
     raise AssertionError("nothing was written")
 
 
+@pytest.mark.usefixtures("ctrl_c")
 def test_an_interrupted_command_leaves_a_valid_file_and_resume_completes_it(tmp_path):
     process = start_embedding(tmp_path)
     wait_until_some_is_written(process, tmp_path / "out.h5")

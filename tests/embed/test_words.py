@@ -102,6 +102,7 @@ def test_vectors_that_cannot_be_remembered_are_not_taken_for_others():
         assert torch.equal(vectors.lookup(list(WORDS)), Counter()(WORDS))
 
 
+@pytest.mark.usefixtures("ctrl_c")
 def test_an_interrupt_waits_until_all_is_remembered():
     def interrupted(words):
         signal.raise_signal(signal.SIGINT)

@@ -9,6 +9,8 @@ import pytest
 
 from elmo.runtime.interrupts import interrupts_later
 
+pytestmark = pytest.mark.usefixtures("ctrl_c")
+
 
 def test_an_interruption_waits_until_what_was_begun_is_done():
     done = []

@@ -13,7 +13,7 @@ from elmo.training.corpus.settings import PrepareSettings
 from elmo.training.heldout import heldout_perplexity
 from elmo.training.metrics import read_metrics
 from elmo.training.trainer import train
-from elmo.weights.checkpoint import save_checkpoint
+from elmo.weights.storage import save_checkpoint
 from training.test_trainer import made_up_text, quick
 
 

@@ -315,6 +315,7 @@ def test_a_killed_run_goes_on_bit_for_bit(corpus, uninterrupted, tmp_path, rows)
             assert (out / name / file).read_bytes() == (uninterrupted / name / file).read_bytes()
 
 
+@pytest.mark.usefixtures("ctrl_c")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_run_saves_itself(corpus, uninterrupted, tmp_path, number):
     out = tmp_path / "run"
@@ -379,6 +380,7 @@ def test_a_finished_run_is_not_said_to_have_a_loss_that_nobody_measured(
     assert "nan" not in told
 
 
+@pytest.mark.usefixtures("ctrl_c")
 def test_two_processes_do_not_write_to_one_run(corpus, tmp_path):
     out = tmp_path / "run"
     process = elmo("train", *flags(quick(corpus, out, steps=100_000)))

@@ -605,6 +605,7 @@ def test_killed_runs_are_completed_by_resume_byte_for_byte(tmp_path, uninterrupt
     assert ours == theirs
 
 
+@pytest.mark.usefixtures("ctrl_c")
 def test_an_interrupted_run_says_how_to_go_on_and_leaves_no_process(tmp_path, uninterrupted):
     shutil.copy(uninterrupted / "text.txt", tmp_path / "text.txt")
     process = start(tmp_path)
