@@ -22,11 +22,12 @@ from elmo.embed.words import TokenFile
 from elmo.errors import ConfigError, ElmoWarning
 from elmo.hub.names import HubOptions, open_model
 from elmo.model.bilm import BiLM, State, word_ids
+from elmo.model.checkpoint import Checkpoint
 from elmo.runtime.devices import find_device
 from elmo.settings import ModelFormat, Precision, TokenizerName
 from elmo.text.files import Tokenizer, get_tokenizer
 from elmo.text.sentences import checked_sentences
-from elmo.weights.checkpoint import Checkpoint, save_checkpoint
+from elmo.weights.storage import save_checkpoint
 
 
 class LoadedModel:

@@ -20,7 +20,7 @@ from elmo.model.bilm import BiLM, BiLMBase, BiLMOutput, CarriedState, checked_id
 from elmo.model.layers import ScalarMix
 from elmo.settings import ModelFormat
 from elmo.text.sentences import checked_sentences
-from elmo.weights.checkpoint import save_checkpoint
+from elmo.weights.storage import save_checkpoint
 
 Mix = Literal["learned", "top", "average"] | int
 ModuleState = Literal["zero", "carry"]

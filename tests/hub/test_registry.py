@@ -26,8 +26,8 @@ from elmo.hub.registry import PUBLISHED, bundled_models, find_published, similar
 from elmo.hub.transfer import FetchOptions, RemoteFile
 from elmo.text.vocabulary import Vocabulary
 from elmo.weights.card import Figure, ModelCard, Perplexity, Source
-from elmo.weights.checkpoint import in_numbers_of, load_checkpoint, save_checkpoint, save_folder
 from elmo.weights.model_files import find_model
+from elmo.weights.storage import in_numbers_of, load_checkpoint, save_checkpoint, save_folder
 from elmo.weights.tensors_on_disk import StoredTensors
 from file_server import Faults, serve
 from strategies import VOCABULARY, seeded_bilm

@@ -21,8 +21,8 @@ from elmo import (
 )
 from elmo.cli.main import main
 from elmo.errors import ConfigError, InputError, MissingFileError, WeightsError
-from elmo.weights.checkpoint import load_checkpoint, save_folder, save_published
 from elmo.weights.model_files import find_model
+from elmo.weights.storage import load_checkpoint, save_folder, save_published
 from strategies import ALPHABET, alphabet_config, seeded_bilm
 
 

@@ -22,9 +22,10 @@ from elmo.errors import (
     WeightsError,
 )
 from elmo.hub.names import open_model
+from elmo.model.checkpoint import Checkpoint
 from elmo.text.vocabulary import Vocabulary
-from elmo.weights.checkpoint import Checkpoint, load_checkpoint, save_folder, save_published
 from elmo.weights.model_files import find_model
+from elmo.weights.storage import load_checkpoint, save_folder, save_published
 from elmo.weights.tensors import tensor_table
 from oracle import random_tensors, tensor_shapes, write_files
 from strategies import (

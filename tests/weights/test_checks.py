@@ -7,8 +7,8 @@ import torch
 
 from elmo.errors import WeightsError
 from elmo.text.vocabulary import Vocabulary
-from elmo.weights.checkpoint import load_checkpoint, save_folder, save_published
 from elmo.weights.model_files import find_model
+from elmo.weights.storage import load_checkpoint, save_folder, save_published
 from strategies import VOCABULARY
 
 

@@ -212,14 +212,15 @@ def convert(
         Replace a model that is in DST already.
     """
     from elmo.hub.names import open_model
-    from elmo.weights.checkpoint import in_numbers_of, save_checkpoint
+    from elmo.model.checkpoint import is_adaptive
+    from elmo.weights.storage import in_numbers_of, save_checkpoint
 
     if weights is not None and target is None and source is not None:
         target, source = Path(source), None  # the pair stands for SRC
     if target is None:
         raise ElmoError("elmo convert needs SRC and DST; see elmo convert --help")
     checkpoint = open_model(source, options, weights, lookups=True)
-    ours = dtype == "float16" or card is not None or checkpoint.layout != "elmo"
+    ours = dtype == "float16" or card is not None or checkpoint.format != "elmo"
     layout = to or ("elmo" if ours else "hdf5")
     described = _card_to_write(card, layout)
     _refuse_own_folder(weights or Path(source or ""), target)
@@ -232,7 +233,7 @@ def convert(
         _write_card(described, checkpoint, target)
     if layout == "hdf5" and checkpoint.warm_state is not None:
         say("note: the layout hdf5 has no place for a warm state; it was left out")
-    if layout == "hdf5" and "head.weight" in checkpoint.softmax:
+    if layout == "hdf5" and is_adaptive(checkpoint.softmax):
         say("note: the layout hdf5 has no place for an adaptive softmax; it was left out")
     say(f"{target}: layout {layout}, sha256 {checkpoint.fingerprint()}")
     return DONE

@@ -12,10 +12,16 @@ from elmo.errors import ConfigError, ElmoWarning, MissingFileError
 from elmo.hub.cache import is_offline, network_options, obtain
 from elmo.hub.registry import bundled_models, find_published, similar_names
 from elmo.model.bilm import random_bilm
-from elmo.model.word_lookup import LOOKUP_WORDS
+from elmo.model.checkpoint import Checkpoint
 from elmo.weights.card import CARD_JSON
-from elmo.weights.checkpoint import Checkpoint, load_checkpoint
-from elmo.weights.model_files import CHARACTERS_FILE, ModelFiles, find_model, name_files
+from elmo.weights.model_files import (
+    CHARACTERS_FILE,
+    LOOKUP_WORDS,
+    ModelFiles,
+    find_model,
+    name_files,
+)
+from elmo.weights.storage import load_checkpoint
 
 DEFAULT_MODEL = "small-en"
 """What is loaded when nobody names a model."""

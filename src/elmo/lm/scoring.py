@@ -27,10 +27,10 @@ from elmo.errors import ConfigError, InputError
 from elmo.hub.names import HubOptions, open_model
 from elmo.lm.shifted import TopOutputs, open_output_layer, open_reader
 from elmo.lm.softmax_losses import pick, row_chunks
+from elmo.model.checkpoint import Checkpoint
 from elmo.settings import Precision, StatePolicy, SurprisalUnit
 from elmo.text.sentences import Words, checked_sentences
 from elmo.text.vocabulary import SPECIALS, UNKNOWN
-from elmo.weights.checkpoint import Checkpoint
 
 Array = npt.NDArray[np.float32]
 

@@ -20,12 +20,12 @@ from elmo.errors import MissingFileError, WeightsError
 from elmo.lm.output_base import OutputLayer
 from elmo.lm.softmax import load_output_layer
 from elmo.model.bilm import BiLM, State, word_ids
+from elmo.model.checkpoint import Checkpoint
 from elmo.runtime.devices import find_device
 from elmo.settings import Precision, StatePolicy
 from elmo.text.characters import BEGIN_SENTENCE, END_SENTENCE
 from elmo.text.sentences import Words
 from elmo.text.vocabulary import Vocabulary
-from elmo.weights.checkpoint import Checkpoint
 
 
 class TopOutputs(NamedTuple):

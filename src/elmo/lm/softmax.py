@@ -26,6 +26,7 @@ from elmo.lm.softmax_losses import (
     sampled_losses,
     wide,
 )
+from elmo.model.checkpoint import is_adaptive
 from elmo.settings import SoftmaxKind
 
 __all__ = [
@@ -105,7 +106,7 @@ def load_output_layer(
         n_samples: See `make_output_layer`.
         tied: See `make_output_layer`; needed where the tensors have no weight of their own.
     """
-    saved: SoftmaxKind = "adaptive" if "head.weight" in tensors else "full"
+    saved: SoftmaxKind = "adaptive" if is_adaptive(tensors) else "full"
     if kind is not None and (kind == "adaptive") != (saved == "adaptive"):
         raise ConfigError(f"the saved output layer is {saved!r} and cannot go on as {kind!r}")
     if saved == "adaptive":

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from elmo.config import ElmoConfig
 from elmo.errors import ConfigError, InputError
+from elmo.model.checkpoint import Checkpoint
 from elmo.model.layers import (
     CharacterEncoder,
     GRULayer,
@@ -28,7 +29,6 @@ from elmo.model.packing import Packing, inverse, pack
 from elmo.text.alphabet import Alphabet, require_alphabet
 from elmo.text.characters import BEGIN_SENTENCE, END_SENTENCE, CharacterMapper
 from elmo.text.vocabulary import Vocabulary, WordMapper
-from elmo.weights.checkpoint import Checkpoint
 
 LayerFunction = Callable[
     [Tensor, Tensor | None, Sequence[int], LayerState], tuple[Tensor, LayerState]

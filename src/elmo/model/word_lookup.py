@@ -3,27 +3,17 @@
 Such a model projects `[vector of the word; what the filters saw in its characters]`. The projection
 is linear, so that is the character encoder of any other model, plus a term for each known word. An
 unknown word's term is part of the projection's bias; what is kept here is the difference from it.
-
-In our layout: `lookup.txt`, a word a line, and `lookup.safetensors` with `vectors` and
-`projection`.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from pathlib import Path
 
 import torch
 from torch import Tensor
 
-from elmo.errors import InputError, MissingFileError, WeightsError
 from elmo.text.characters import BEGIN_SENTENCE, END_SENTENCE
-from elmo.weights.checks import require_finite, require_shape
-from elmo.weights.tensors_on_disk import read_tensors
-
-LOOKUP_FILE = "lookup.safetensors"
-LOOKUP_WORDS = "lookup.txt"
 
 _AT_A_TIME = 32  # words whose terms are in memory before they are summed
 
@@ -85,36 +75,10 @@ class WordLookup:
             digest.update(tensor.contiguous().numpy().data)
 
     def tensors(self) -> dict[str, Tensor]:
-        """Give what `lookup.safetensors` holds."""
+        """Return the tensors by name."""
         return {"vectors": self.vectors, "projection": self.projection}
 
     def rounded_to(self, tensors: dict[str, Tensor]) -> WordLookup:
-        """Give the same with other numbers."""
+        """Return the same words with other numbers."""
         vectors, projection = tensors["vectors"].float(), tensors["projection"].float()
         return WordLookup(self.words, vectors, projection, self._room)
-
-    def write_words(self, path: Path) -> None:
-        """Write `lookup.txt`."""
-        if any("\n" in word for word in self.words):
-            raise InputError("a known word has a line break in it: the list cannot be written")
-        path.write_bytes("".join(f"{word}\n" for word in self.words).encode("utf-8"))
-
-    @classmethod
-    def read(cls, folder: Path, projection_dim: int, room: int) -> WordLookup | None:
-        """Read the files of a folder in our layout; None if it has none."""
-        path, listed = folder / LOOKUP_FILE, folder / LOOKUP_WORDS
-        if not path.exists():
-            return None
-        if not listed.exists():
-            raise MissingFileError(f"{path} is there, but not its {LOOKUP_WORDS} beside it")
-        tensors = {name: tensor.float() for name, tensor in read_tensors(path).items()}
-        if set(tensors) != {"vectors", "projection"}:
-            raise WeightsError(f"{path} has {sorted(tensors)}, expected vectors and projection")
-        words = listed.read_bytes().decode("utf-8").removesuffix("\n").split("\n")
-        width = tensors["vectors"].shape[-1]
-        require_shape(path, "vectors", (len(words), width), tuple(tensors["vectors"].shape))
-        expected = (projection_dim, width)
-        require_shape(path, "projection", expected, tuple(tensors["projection"].shape))
-        for name, tensor in tensors.items():
-            require_finite(path, name, tensor)
-        return cls(words, tensors["vectors"], tensors["projection"], room)

@@ -13,6 +13,7 @@ from elmo.hub.names import open_model
 from elmo.lm.output_base import OutputLayer
 from elmo.lm.softmax import load_output_layer, make_output_layer
 from elmo.model.bilm import BiLM, WordIds, word_ids
+from elmo.model.checkpoint import Checkpoint, is_adaptive
 from elmo.model.layers import WordEncoder
 from elmo.settings import SoftmaxKind
 from elmo.text.alphabet import Alphabet
@@ -20,7 +21,6 @@ from elmo.text.static_vectors import initial_embedding
 from elmo.text.vocabulary import Vocabulary
 from elmo.training.language_model import LanguageModel
 from elmo.training.settings import TrainSettings
-from elmo.weights.checkpoint import Checkpoint
 
 _FULL_SOFTMAX_WORDS = 5_000
 """Up to this many words the full softmax is the default: it is exact and hardly slower."""
@@ -189,7 +189,7 @@ def _known_output(
     assert checkpoint.vocabulary is not None
     if checkpoint.vocabulary.words == vocabulary.words:
         saved = {name: tensor.clone() for name, tensor in checkpoint.softmax.items()}
-        adaptive = "head.weight" in saved
+        adaptive = is_adaptive(saved)
         known = load_output_layer(
             saved,
             kind=settings.softmax if adaptive else _softmax_kind(settings, vocabulary),

@@ -10,6 +10,7 @@ from tqdm.auto import tqdm
 
 from elmo.errors import InputError, WeightsError
 from elmo.hub.names import open_model
+from elmo.model.checkpoint import Checkpoint
 from elmo.runtime.devices import find_device
 from elmo.text.vocabulary import Vocabulary
 from elmo.training.build import build_model, model_ids
@@ -17,7 +18,6 @@ from elmo.training.corpus.shards import Corpus
 from elmo.training.language_model import LanguageModel, measure
 from elmo.training.settings import TrainSettings
 from elmo.training.streams import Streams
-from elmo.weights.checkpoint import Checkpoint
 
 _ROWS = 32
 _ROW_TOKENS = 500

@@ -56,7 +56,7 @@ from elmo.training.snapshots import (
     save_snapshot,
 )
 from elmo.training.streams import Batch, Position, Streams
-from elmo.weights.checkpoint import save_folder, save_published
+from elmo.weights.storage import save_checkpoint
 
 RUN_FILE = "run.json"
 BEST, LAST = "best", "last"
@@ -288,7 +288,7 @@ class _Run:
                 self._save_model(BEST)
             if self.settings.hdf5:
                 best = open_model(str(self.out / BEST))
-                save_published(best, self.out / f"{BEST}-hdf5")
+                save_checkpoint(best, self.out / f"{BEST}-hdf5", "hdf5")
             if draw_curve(read_metrics(self.out / METRICS_FILE), self.out / CURVE_FILE):
                 curve = self.out / CURVE_FILE
         return TrainReport(
@@ -448,7 +448,7 @@ class _Run:
     # --- saving -----------------------------------------------------------------------------------
 
     def _save_model(self, name: str) -> None:
-        save_folder(to_checkpoint(self.model, self.corpus.vocabulary), self.out / name)
+        save_checkpoint(to_checkpoint(self.model, self.corpus.vocabulary), self.out / name)
 
     def _snapshot(self) -> None:
         hidden, memory = (self.processes.gather(part, dim=2) for part in self.gradients.state)

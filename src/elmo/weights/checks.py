@@ -11,6 +11,7 @@ from torch import Tensor
 
 from elmo.config import ElmoConfig
 from elmo.errors import WeightsError
+from elmo.model.checkpoint import is_adaptive
 from elmo.text.vocabulary import Vocabulary
 from elmo.weights.tensors import Shape
 
@@ -75,8 +76,9 @@ def check_softmax(
     """
     for name, tensor in softmax.items():
         require_finite(path, f"softmax {name}", tensor)
-    adaptive = "head.weight" in softmax
-    words = _adaptive_words(softmax) if adaptive else _linear_words(path, softmax, config)
+    words = (
+        _adaptive_words(softmax) if is_adaptive(softmax) else _linear_words(path, softmax, config)
+    )
     if vocabulary is not None and len(vocabulary) != words:
         shapes = ", ".join(f"{name} {tuple(tensor.shape)}" for name, tensor in softmax.items())
         raise WeightsError(

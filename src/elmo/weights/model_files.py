@@ -15,6 +15,8 @@ OPTIONS_FILE = "options.json"
 HDF5_FILE = "weights.hdf5"
 VOCABULARY_FILE = "vocab.txt"
 CHARACTERS_FILE = "characters.txt"
+LOOKUP_FILE = "lookup.safetensors"
+LOOKUP_WORDS = "lookup.txt"
 MANYLANGS_FILE = "encoder.pkl"
 """Weights of ELMoForManyLangs; the rest of such a model lies beside it, under fixed names."""
 

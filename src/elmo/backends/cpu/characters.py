@@ -14,9 +14,9 @@ from torch import Tensor, nn
 from elmo.backends.cpu.native import FilterKernel, Matrix, highway, highway_places
 from elmo.backends.cpu.products import Bricks, FrozenLinear, frozen_linear
 from elmo.config import ElmoConfig
+from elmo.model.checkpoint import Tensors
 from elmo.model.layers import CharacterEncoder, Highway, WordEncoder
 from elmo.text.characters import padding_character
-from elmo.weights.checkpoint import Tensors
 
 _SLICE_BYTES = 16 << 20
 """Size of a buffer for window sums. glibc keeps freed blocks below 32 MB."""

@@ -32,10 +32,10 @@ from elmo.backends.cpu.native_resources import empty_rows, own_threads
 from elmo.backends.cpu.products import Bricks, FrozenLinear, NativeLinear, fit_halves
 from elmo.errors import WeightsError
 from elmo.model.bilm import BiLM, BiLMBase, State, checked_ids, zero_state
+from elmo.model.checkpoint import Checkpoint, Tensors
 from elmo.model.layers import GRULayer, LayerState, LSTMLayer, RecurrentLayer
 from elmo.model.packing import step_runs
 from elmo.settings import Precision
-from elmo.weights.checkpoint import Checkpoint, Tensors
 
 _SLICE_BYTES = 16 << 20
 """Size of a buffer for input products. glibc keeps freed blocks below 32 MB."""

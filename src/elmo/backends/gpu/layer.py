@@ -12,9 +12,9 @@ from elmo.backends.gpu.kernels.inference_cell import Target, lstm_cell, store_st
 from elmo.backends.gpu.kernels.inference_row import cell_of_one_row, project_one_row
 from elmo.config import ElmoConfig
 from elmo.model.bilm import State
+from elmo.model.checkpoint import Tensors
 from elmo.model.layers import LSTMLayer
 from elmo.model.packing import step_runs
-from elmo.weights.checkpoint import Tensors
 
 _SLICE_BYTES = 1 << 30
 """Size of the buffer for input products of upper layers."""

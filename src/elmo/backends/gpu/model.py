@@ -36,11 +36,11 @@ from elmo.backends.gpu.layer import Buffers, FusedLayer, ProductRoom, product_by
 from elmo.config import ElmoConfig
 from elmo.errors import ConfigError, WeightsError
 from elmo.model.bilm import BiLM, BiLMBase, State, checked_ids, zero_state
+from elmo.model.checkpoint import Checkpoint
 from elmo.model.layers import CharacterEncoder, LSTMLayer
 from elmo.model.packing import pack_on, padded_places
 from elmo.runtime.devices import exact_products, send
 from elmo.settings import Precision
-from elmo.weights.checkpoint import Checkpoint
 
 DTYPES: dict[str, torch.dtype] = {
     "fp32": torch.float32,

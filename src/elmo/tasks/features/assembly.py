@@ -10,6 +10,7 @@ import torch
 from elmo.errors import ConfigError, MissingFileError
 from elmo.hub.names import open_model
 from elmo.model.bilm import BiLM
+from elmo.model.checkpoint import Checkpoint
 from elmo.tasks.features.features import ElmoChoice, WordFeatures
 from elmo.tasks.features.lookup import LayerSource
 from elmo.tasks.features.static_words import StaticWords
@@ -17,7 +18,6 @@ from elmo.tasks.heads.base import Words
 from elmo.tasks.recipe import Recipe
 from elmo.tasks.settings import TaskSettings
 from elmo.text.vector_sources import open_vectors
-from elmo.weights.checkpoint import Checkpoint
 
 
 @dataclass(frozen=True)

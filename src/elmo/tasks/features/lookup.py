@@ -14,12 +14,12 @@ from tqdm.auto import tqdm
 
 from elmo.embedder import ELMo
 from elmo.model.bilm import word_ids
+from elmo.model.checkpoint import Checkpoint
 from elmo.runtime.devices import free_memory, send
 from elmo.tasks.features.features import Lookup, WordFeatures
 from elmo.tasks.features.layer_cache import LayerCache, default_folder
 from elmo.tasks.features.static_words import UNKNOWN
 from elmo.tasks.heads.base import Words
-from elmo.weights.checkpoint import Checkpoint
 
 Array = npt.NDArray[Any]
 

@@ -25,6 +25,7 @@ from elmo import __version__
 from elmo.errors import ConfigError, ElmoWarning, MissingFileError, WeightsError
 from elmo.hub.names import open_model
 from elmo.model.bilm import BiLM
+from elmo.model.checkpoint import Checkpoint
 from elmo.runtime.array_files import replacing, write_text
 from elmo.runtime.settings_files import from_dict, to_json_values
 from elmo.tasks.features.assembly import Assembly, elmo_choice
@@ -36,7 +37,7 @@ from elmo.tasks.kinds import TASKS
 from elmo.tasks.recipe import Recipe
 from elmo.tasks.settings import TaskSettings
 from elmo.text.vector_sources import VectorSource, open_vectors
-from elmo.weights.checkpoint import Checkpoint, save_checkpoint
+from elmo.weights.storage import save_checkpoint
 
 CONFIG_FILE, WEIGHTS_FILE, WORDS_FILE, ELMO_FOLDER = (
     "config.json",

@@ -11,16 +11,14 @@ Models with an alphabet have their `characters.txt` beside the weights in both.
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import json
 import os
 import re
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 import h5py
 from safetensors import SafetensorError
@@ -31,13 +29,15 @@ from elmo.config import N_BYTE_CHARACTERS, ElmoConfig
 from elmo.errors import (
     ConfigError,
     ElmoError,
+    InputError,
     MissingFileError,
     OutputError,
     OutputExistsError,
     WeightsError,
     reason_of,
 )
-from elmo.model.word_lookup import LOOKUP_FILE, LOOKUP_WORDS, WordLookup
+from elmo.model.checkpoint import Checkpoint
+from elmo.model.word_lookup import WordLookup
 from elmo.settings import ModelFormat, OutputDtype
 from elmo.text.alphabet import Alphabet, require_alphabet
 from elmo.text.vocabulary import Vocabulary
@@ -61,6 +61,8 @@ from elmo.weights.model_files import (
     CHARACTERS_FILE,
     CONFIG_FILE,
     HDF5_FILE,
+    LOOKUP_FILE,
+    LOOKUP_WORDS,
     OPTIONS_FILE,
     SOFTMAX_FILE,
     VOCABULARY_FILE,
@@ -69,52 +71,6 @@ from elmo.weights.model_files import (
 )
 from elmo.weights.tensors import tensor_table
 from elmo.weights.tensors_on_disk import StoredTensors, read_tensors, rounded
-
-Tensors = dict[str, Tensor]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Checkpoint:
-    """A biLM at rest."""
-
-    config: ElmoConfig
-    tensors: Tensors
-    """The weights under the names of `BiLM.state_dict()`, float32."""
-    vocabulary: Vocabulary | None = None
-    """The words of a model that reads words, or of the softmax."""
-    alphabet: Alphabet | None = None
-    """The characters of a model that spells words as code points."""
-    warm_state: tuple[Tensor, Tensor] | None = None
-    """Burned-in hidden `(layers, 2, projection_dim)` and memory `(layers, 2, dim)`, if saved."""
-    layout: ModelFormat | Literal["manylangs"] = "elmo"
-    """In which layout it was read."""
-    lookup: WordLookup | None = None
-    """Terms of known words beside their characters, in models of ELMoForManyLangs."""
-    softmax: Mapping[str, Tensor] = field(default_factory=dict)
-    """The language model's output layer, if present: `weight` (words, projection_dim) and `bias`
-    (words,), without `weight` where it is the table of words; or the tensors of an adaptive one.
-    It may still be in its file: `StoredTensors`."""
-
-    def fingerprint(self) -> str:
-        """Give a SHA-256 of what decides a word's vectors, the same in every file format.
-
-        That is sizes and weights, and for a model that reads words its vocabulary, for one with
-        an alphabet its characters.
-        """
-        digest = hashlib.sha256()
-        digest.update(json.dumps(self.config.to_options(), sort_keys=True).encode())
-        if self.vocabulary is not None and not self.config.reads_characters:
-            digest.update(json.dumps(self.vocabulary.words).encode())
-        if self.alphabet is not None:
-            digest.update(json.dumps(self.alphabet.characters).encode())
-        for name in sorted(self.tensors):
-            tensor = self.tensors[name].contiguous()
-            digest.update(f"{name}{tuple(tensor.shape)}".encode())
-            digest.update(tensor.numpy().data)
-        if self.lookup is not None:
-            self.lookup.update(digest)
-        return digest.hexdigest()
-
 
 # --- reading ------------------------------------------------------------------------------------
 
@@ -204,8 +160,28 @@ def _read_ours(files: ModelFiles, description: Mapping[str, Any]) -> Checkpoint:
         alphabet=alphabet,
         warm_state=_checked_warm_state(path, config, *warm),
         softmax=StoredTensors(softmax, "softmax") if softmax.exists() else {},
-        lookup=WordLookup.read(path.parent, config.projection_dim, config.max_characters - 2),
+        lookup=_read_lookup(path.parent, config),
     )
+
+
+def _read_lookup(folder: Path, config: ElmoConfig) -> WordLookup | None:
+    """Read the vectors of whole words of our layout, if the folder has any."""
+    path, listed = folder / LOOKUP_FILE, folder / LOOKUP_WORDS
+    if not path.exists():
+        return None
+    if not listed.exists():
+        raise MissingFileError(f"{path} is there, but not its {LOOKUP_WORDS} beside it")
+    tensors = {name: tensor.float() for name, tensor in read_tensors(path).items()}
+    if set(tensors) != {"vectors", "projection"}:
+        raise WeightsError(f"{path} has {sorted(tensors)}, expected vectors and projection")
+    words = listed.read_bytes().decode("utf-8").removesuffix("\n").split("\n")
+    width = tensors["vectors"].shape[-1]
+    require_shape(path, "vectors", (len(words), width), tuple(tensors["vectors"].shape))
+    expected = (config.projection_dim, width)
+    require_shape(path, "projection", expected, tuple(tensors["projection"].shape))
+    for name, tensor in tensors.items():
+        require_finite(path, name, tensor)
+    return WordLookup(words, tensors["vectors"], tensors["projection"], config.max_characters - 2)
 
 
 def _read_manylangs(files: ModelFiles, description: Mapping[str, Any]) -> Checkpoint:
@@ -215,7 +191,7 @@ def _read_manylangs(files: ModelFiles, description: Mapping[str, Any]) -> Checkp
         tensors=found.tensors,
         alphabet=found.alphabet,
         lookup=found.lookup,
-        layout="manylangs",
+        format="manylangs",
     )
 
 
@@ -252,7 +228,7 @@ def _read_published(files: ModelFiles, description: Mapping[str, Any]) -> Checkp
             f"{path} is not a readable HDF5 file (damaged or cut short?): {error}"
         ) from None
     return Checkpoint(
-        config=config, tensors=tensors, alphabet=alphabet, layout="hdf5", softmax=softmax
+        config=config, tensors=tensors, alphabet=alphabet, format="hdf5", softmax=softmax
     )
 
 
@@ -275,7 +251,7 @@ def _check_vocabulary(checkpoint: Checkpoint, files: ModelFiles) -> None:
 def save_checkpoint(
     checkpoint: Checkpoint,
     folder: Path | str,
-    format: ModelFormat,
+    format: ModelFormat = "elmo",
     dtype: OutputDtype = "float32",
 ) -> None:
     """Write a model in either layout.
@@ -337,8 +313,10 @@ def _write_lookup(lookup: WordLookup | None, folder: Path, dtype: OutputDtype) -
         for name in (LOOKUP_FILE, LOOKUP_WORDS):
             (folder / name).unlink(missing_ok=True)
         return
+    if any("\n" in word for word in lookup.words):
+        raise InputError("a known word has a line break in it: the list cannot be written")
     with _replacing(folder / LOOKUP_WORDS) as path:
-        lookup.write_words(path)
+        path.write_bytes("".join(f"{word}\n" for word in lookup.words).encode("utf-8"))
     with _replacing(folder / LOOKUP_FILE) as path:
         save_file(rounded(lookup.tensors(), dtype, folder), path, metadata={"format": "pt"})
 
