@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from tqdm.auto import tqdm
 
-from elmo.embed.pipeline import windows
+from elmo.embed.plan import windows
 from elmo.embed.results import EmbeddedBatch, deliver_arrays, deliver_tensors, deliver_windows
 from elmo.embed.selection import mix_layers, select_layers
 from elmo.errors import ConfigError, InputError

@@ -25,12 +25,12 @@ from elmo.backends.gpu.word_table import (
     take,
 )
 from elmo.embed.burn_in import BURN_IN_SENTENCES
+from elmo.embed.plan import plan_batches
 from elmo.embed.results import EmbeddedBatch, deliver_tensors
 from elmo.embed.selection import Selection
 from elmo.embed.words import TokenFile, WordVectors
 from elmo.errors import ConfigError, ElmoError
 from elmo.model.bilm import BiLM, CarriedState, State, WordIds, zero_state
-from elmo.model.packing import plan_batches
 from elmo.model.word_lookup import WordLookup
 from elmo.runtime.devices import exact_products, free_memory, is_out_of_memory, send
 from elmo.settings import StatePolicy
@@ -407,29 +407,6 @@ class Pipeline:
 def _memory_for_batches(device: torch.device) -> int:
     """Give the memory that batches may share; a fixed amount where it is not known."""
     return free_memory(device) if device.type == "cuda" else 4 << 30
-
-
-def windows(
-    sentences: Iterable[Words], max_tokens: int, multiple: int = 1
-) -> Iterator[list[Words]]:
-    """Collect a stream of sentences in windows, within which batches may be planned.
-
-    Args:
-        sentences: Lists of words.
-        max_tokens: Words, and sentences, after which a window ends.
-        multiple: A window has a multiple of this many sentences, but for the last: with state
-            carried, windows must not cut batches.
-    """
-    window: list[Words] = []
-    tokens = 0
-    for sentence in sentences:
-        window.append(sentence)
-        tokens += 1 + len(sentence)
-        if tokens >= max_tokens and len(window) % multiple == 0:
-            yield window
-            window, tokens = [], 0
-    if window:
-        yield window
 
 
 def _positive(name: str, asked: int | None) -> int | None:

@@ -22,12 +22,13 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from elmo.embed.pipeline import windows
+from elmo.embed.plan import windows
 from elmo.errors import ConfigError, InputError
 from elmo.hub.names import HubOptions, open_model
 from elmo.lm.shifted import TopOutputs, open_output_layer, open_reader
 from elmo.lm.softmax_losses import pick, row_chunks
 from elmo.model.checkpoint import Checkpoint
+from elmo.model.perplexity import Perplexity
 from elmo.settings import Precision, StatePolicy, SurprisalUnit
 from elmo.text.sentences import Words, checked_sentences
 from elmo.text.vocabulary import SPECIALS, UNKNOWN
@@ -65,30 +66,6 @@ class SentenceScore:
             for k, (word, known) in enumerate(zip(self.words, self.known, strict=True))
         ]
         return {"words": rows, "end": self.end, "begin": self.begin, "unit": self.unit}
-
-
-@dataclass(frozen=True, kw_only=True)
-class Perplexity:
-    """How well a model predicts a text; the lower the better."""
-
-    forward: float
-    backward: float
-    mean: float
-    """exp of the mean surprisal in both directions: the geometric mean of the two."""
-    n_sentences: int
-    """Sentences with words; others are not counted."""
-    n_words: int
-    n_unknown: int
-    """Words that are not in the vocabulary."""
-    n_predictions: int
-    """What was predicted in each direction: every word that counts, and one boundary a sentence."""
-    counts_unknown: bool
-    """Whether unknown words count, as predictions of `<UNK>`."""
-
-    @property
-    def unknown_rate(self) -> float:
-        """Share of the words that are not in the vocabulary."""
-        return self.n_unknown / max(1, self.n_words)
 
 
 class Substitute(NamedTuple):
@@ -244,10 +221,9 @@ class LanguageModelScorer:
         if not n_predictions:
             raise InputError("the text has no words: there is nothing to measure")
         forward, backward = (total / n_predictions for total in sums)
-        return Perplexity(
-            forward=_exp(forward),
-            backward=_exp(backward),
-            mean=_exp((forward + backward) / 2),
+        return Perplexity.of_losses(
+            forward,
+            backward,
             n_sentences=n_sentences,
             n_words=n_words,
             n_unknown=n_unknown,
@@ -390,8 +366,3 @@ def _checked_position(words: Sequence[str], position: int) -> int:
     if not -len(words) <= position < len(words):
         raise InputError(f"position {position} is outside the sentence of {len(words)} words")
     return position % len(words)
-
-
-def _exp(surprisal: float) -> float:
-    """Give e^x, infinite where a float cannot hold it."""
-    return math.exp(surprisal) if surprisal < 700 else math.inf

@@ -1,4 +1,16 @@
-"""Which sentences run together, and in which order their words meet the recurrent layers."""
+"""Packed batches: sentences laid out time step by time step, so that no padding is computed.
+
+Sentences are sorted by length, longest first, and step t holds the t-th word of the
+`batch_sizes[t]` sentences that still have one, as in `torch.nn.utils.rnn.PackedSequence`. Lengths
+3, 1 and 2 (sentences a, b, c) become
+
+    step             0     1     2          batch_sizes = [3, 2, 1]
+    forward reads    a0 c0 b0   a1 c1   a2
+    backward reads   a2 c1 b0   a1 c0   a0
+
+The backward layers read each sentence from its own last word, so they need another order, not
+another layout.
+"""
 
 from __future__ import annotations
 
@@ -13,14 +25,12 @@ from torch import Tensor
 from elmo.runtime.devices import send
 from elmo.text.characters import ragged_positions
 
+Integers = npt.NDArray[np.int64]
+
 
 @dataclass(frozen=True)
 class Packing:
-    """A batch of sentences laid out time step by time step, longest sentence first.
-
-    The words of the batch stand one sentence after another in a flat list of n places; `forward`
-    and `backward` say which place comes next when reading from the left and from the right.
-    """
+    """A packed batch; its n words stand one sentence after another in a flat list."""
 
     order: Tensor
     """Sentences from longest to shortest, int64 `(sentences,)`."""
@@ -33,48 +43,53 @@ class Packing:
 
 
 def pack(lengths: Sequence[int], device: torch.device | None = None) -> Packing:
-    """Lay sentences of these lengths, each at least 1, out for the recurrent layers."""
-    sizes = np.asarray(lengths, dtype=np.int64)
-    order = np.argsort(-sizes, kind="stable")
-    ordered = sizes[order]
-    # Rows of a time step are a prefix of the ordered sentences: count those long enough.
-    steps = np.arange(ordered[0] if len(ordered) else 0)
-    batch_sizes = np.searchsorted(-ordered, -steps, side="left")
-    row, step = _time_major(batch_sizes)
-    starts = (np.cumsum(sizes) - sizes)[order]
-    forward = starts[row] + step
-    backward = starts[row] + ordered[row] - 1 - step
+    """Pack sentences of these lengths, each at least 1."""
+    order, first, last, sizes = _sorted_by_length(lengths)
+    step, row = ragged_positions(sizes)
     return Packing(
         order=torch.from_numpy(order).to(device),
-        batch_sizes=batch_sizes.tolist(),
-        forward=torch.from_numpy(forward).to(device),
-        backward=torch.from_numpy(backward).to(device),
+        batch_sizes=sizes.tolist(),
+        forward=torch.from_numpy(first[row] + step).to(device),
+        backward=torch.from_numpy(last[row] - step).to(device),
     )
 
 
 def pack_on(device: torch.device, lengths: Sequence[int]) -> Packing:
-    """Do as `pack`, but leave what grows with the words to the device, and wait for nothing."""
-    sizes = np.asarray(lengths, dtype=np.int64)
-    order = np.argsort(-sizes, kind="stable")
-    ordered = sizes[order]
-    steps = np.arange(ordered[0] if len(ordered) else 0)
-    batch_sizes = np.searchsorted(-ordered, -steps, side="left")
-    starts = (np.cumsum(sizes) - sizes)[order]
-    parts = (order, starts, starts + ordered - 1, batch_sizes, np.cumsum(batch_sizes) - batch_sizes)
+    """Pack sentences as `pack` does, expanding to words on the device without waiting for it."""
+    order, first, last, sizes = _sorted_by_length(lengths)
+    parts = (order, first, last, sizes, np.cumsum(sizes) - sizes)
     sent = torch.split(send(np.concatenate(parts), device), [len(part) for part in parts])
-    on_order, on_starts, on_lasts, on_sizes, on_firsts = sent
+    on_order, on_first, on_last, on_sizes, before_step = sent
     n = int(sizes.sum())
+    # With the size known beforehand, repeat_interleave need not ask the device for it.
     step = torch.repeat_interleave(on_sizes, output_size=n)
-    row = torch.arange(n, device=device) - on_firsts[step]
+    row = torch.arange(n, device=device) - before_step[step]
     return Packing(
         order=on_order,
-        batch_sizes=batch_sizes.tolist(),
-        forward=on_starts[row] + step,
-        backward=on_lasts[row] - step,
+        batch_sizes=sizes.tolist(),
+        forward=on_first[row] + step,
+        backward=on_last[row] - step,
     )
 
 
-def padded_places(sizes: npt.NDArray[np.int64], steps: int) -> npt.NDArray[np.int64]:
+def _sorted_by_length(lengths: Sequence[int]) -> tuple[Integers, Integers, Integers, Integers]:
+    """Sort sentences, longest first.
+
+    Returns:
+        Their numbers, the flat places of their first and of their last words, all `(sentences,)`;
+        and the batch sizes, `(steps,)`.
+    """
+    sizes = np.asarray(lengths, dtype=np.int64)
+    order = np.argsort(-sizes, kind="stable")
+    descending = sizes[order]
+    first = (np.cumsum(sizes) - sizes)[order]
+    # The rows of a step are a prefix of the sorted sentences: count those longer than the step.
+    steps = np.arange(descending[0] if len(descending) else 0)
+    batch_sizes = np.searchsorted(-descending, -steps, side="left")
+    return order, first, first + descending - 1, batch_sizes
+
+
+def padded_places(sizes: Integers, steps: int) -> Integers:
     """Lay sentences out side by side, all as long as the longest may be.
 
     Args:
@@ -91,39 +106,6 @@ def padded_places(sizes: npt.NDArray[np.int64], steps: int) -> npt.NDArray[np.in
     return np.where(step < sizes, both, 0).reshape(2, -1)
 
 
-def step_runs(batch_sizes: Sequence[int], max_rows: int) -> Iterator[list[int]]:
-    """Cut time steps into runs of at most `max_rows` rows, but at least one step."""
-    for start, end in _runs(np.asarray(batch_sizes, dtype=np.int64), max_rows, len(batch_sizes)):
-        yield list(batch_sizes[start:end])
-
-
-def _runs(sizes: npt.NDArray[np.int64], most: int, most_things: int) -> Iterator[tuple[int, int]]:
-    """Cut things in a row into runs, each as long as it may be.
-
-    Args:
-        sizes: Of the things, `(n,)`.
-        most: What those of a run may have together; one that is larger makes a run of its own.
-        most_things: How many of them a run may have.
-
-    Yields:
-        Where a run begins, and where it ends.
-    """
-    ends = np.cumsum(sizes)
-    start, before = 0, 0
-    while start < len(ends):
-        within = int(np.searchsorted(ends, before + most, side="right"))
-        end = max(start + 1, min(within, start + most_things))
-        yield start, end
-        start, before = end, int(ends[end - 1])
-
-
-def _time_major(
-    batch_sizes: npt.NDArray[np.int64],
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    step, row = ragged_positions(batch_sizes)
-    return row, step
-
-
 def inverse(permutation: Tensor) -> Tensor:
     """Invert a permutation of `(n,)`."""
     places = torch.empty_like(permutation)
@@ -131,18 +113,27 @@ def inverse(permutation: Tensor) -> Tensor:
     return places
 
 
-def plan_batches(lengths: Sequence[int], max_tokens: int, max_rows: int) -> list[list[int]]:
-    """Group sentences of similar length, within a budget of words and of sentences.
+def step_runs(batch_sizes: Sequence[int], max_rows: int) -> Iterator[list[int]]:
+    """Cut time steps into runs of at most `max_rows` rows, but at least one step."""
+    for start, end in runs(np.asarray(batch_sizes, dtype=np.int64), max_rows, len(batch_sizes)):
+        yield list(batch_sizes[start:end])
+
+
+def runs(sizes: Integers, max_size: int, max_items: int) -> Iterator[tuple[int, int]]:
+    """Cut consecutive items into runs, each as long as it may be.
 
     Args:
-        lengths: Words of each sentence.
-        max_tokens: Words in a batch; one longer sentence makes a batch of its own.
-        max_rows: Sentences in a batch.
+        sizes: Size of each item, `(n,)`.
+        max_size: Total size of a run; a larger item makes a run of its own.
+        max_items: Items in a run.
 
-    Returns:
-        Numbers of sentences, longest first; every one stands in exactly one batch.
+    Yields:
+        Where a run begins, and where it ends.
     """
-    sizes = np.asarray(lengths, dtype=np.int64)
-    order = np.argsort(-sizes, kind="stable")
-    numbers = order.tolist()
-    return [numbers[start:end] for start, end in _runs(sizes[order], max_tokens, max_rows)]
+    ends = np.cumsum(sizes)
+    start, before = 0, 0
+    while start < len(ends):
+        within = int(np.searchsorted(ends, before + max_size, side="right"))
+        end = max(start + 1, min(within, start + max_items))
+        yield start, end
+        start, before = end, int(ends[end - 1])
