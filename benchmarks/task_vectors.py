@@ -1,8 +1,8 @@
 """Write the static vectors of all words of the task data to a file of its own.
 
-    python benchmarks/task_vectors.py DATA vectors.txt.gz [--tasks sst wnut17 ...]
+    python -m benchmarks.task_vectors DATA vectors.txt.gz [--tasks sst wnut17 ...]
 
-`elmo task report --vectors vectors.txt.gz` then gives the same figures on a machine that has no
+The report with `--vectors vectors.txt.gz` then has the same figures on a machine that has no
 package of vectors and no room for one.
 """
 
@@ -14,10 +14,10 @@ import sys
 import tempfile
 from pathlib import Path
 
+from benchmarks.task_report.runs import find_parts
+from benchmarks.task_report.settings import DATASETS, DatasetName, ReportSettings
 from elmo.settings import DEFAULT_VECTORS
 from elmo.tasks.kinds import TASKS
-from elmo.tasks.report.grid import find_parts
-from elmo.tasks.report.settings import DATASETS, DatasetName, ReportSettings
 from elmo.tasks.settings import TaskSettings
 from elmo.text.vector_sources import open_vectors
 
@@ -45,7 +45,7 @@ def main() -> int:
 
 
 def words_of(name: DatasetName, settings: ReportSettings) -> set[str]:
-    """Give the words of a data set as its task reads them."""
+    """Return the words of a data set as its task reads them."""
     dataset = DATASETS[name]
     kind = TASKS[dataset.task]
     options = TaskSettings(**dataset.choices).read_options()

@@ -125,7 +125,7 @@ def test_the_help_of_every_command_comes_without_torch():
         "import sys; from elmo.cli.main import main\n"
         "commands = 'embed info models convert cache prepare train finetune perplexity score '\n"
         "commands += 'bench similar neighbors analyze'\n"
-        "tasks = [['task', *name] for name in ([], ['train'], ['evaluate'], ['report'])]\n"
+        "tasks = [['task', *name] for name in ([], ['train'], ['evaluate'])]\n"
         "for command in ([], *([name] for name in commands.split()), *tasks):\n"
         "    assert main([*command, '--help']) == 0\n"
         "assert 'torch' not in sys.modules and 'h5py' not in sys.modules"

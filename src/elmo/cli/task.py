@@ -1,10 +1,8 @@
-"""The commands of tasks: task train, evaluate, predict, report, split."""
+"""The commands of tasks: task train, evaluate, predict, split."""
 
 from __future__ import annotations
 
-import dataclasses
 import json
-import os
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -19,14 +17,12 @@ from elmo.errors import ConfigError, OutputError, reason_of
 from elmo.runtime.settings_files import changes, from_toml
 from elmo.runtime.tables import counted
 from elmo.settings import TokenizerName
-from elmo.tasks.report.settings import ReportSettings
 from elmo.tasks.settings import SplitName, TaskName, TaskSettings
 
 if TYPE_CHECKING:
     from elmo.tasks.run.training import TaskReport
 
 _TRAIN = TaskSettings()
-_REPORT = ReportSettings()
 _AT_ONCE = 512
 """Lines that are predicted in one go."""
 _Several = Parameter(consume_multiple=True)
@@ -167,35 +163,6 @@ def predict(
             records = head(lines)
             _write(file, ({**record, "input": first + record["input"]} for record in records))
     return DONE
-
-
-@task.command
-def report(*, settings: Annotated[ReportSettings, Flags] = _REPORT) -> int:
-    """Run all tasks with and without ELMo, and write tables and pictures of what it brings.
-
-    Every run is written down when it is done, and not done again: the command may be stopped at any
-    time, split by --tasks and --studies, and given again to go on.
-
-    Parameters
-    ----------
-    settings
-        Which runs, and where to write.
-    """
-    from elmo.tasks.report.grid import WORKER, run_in_processes, run_report
-    from elmo.tasks.report.page import write_report
-
-    if settings.only_write:
-        complete = True
-    elif settings.workers > 1:
-        each = dataclasses.replace(settings, workers=1, quiet=True)
-        complete = run_in_processes(settings, with_values(["task", "report"], changes(each)))
-    else:
-        complete = run_report(settings, say)
-    if WORKER in os.environ:
-        return DONE if complete else STOPPED
-    for line in write_report(settings.folder, settings.write):
-        say(line)
-    return DONE if complete else STOPPED
 
 
 @task.command

@@ -1,4 +1,4 @@
-"""elmo task report: the grid of runs, each written down when it is done and never done again."""
+"""The grid of runs, each recorded when it is done and never repeated."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ import sys
 import time
 import traceback
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks.task_report.settings import DATASETS, Cell, Dataset, ReportSettings, cells
 from elmo import __version__
 from elmo.errors import (
     ConfigError,
@@ -26,10 +26,10 @@ from elmo.errors import (
     InputError,
     MissingFileError,
 )
-from elmo.runtime.array_files import write_text
+from elmo.runtime.files import locked, try_lock, write_text
+from elmo.runtime.settings_files import changes
 from elmo.tasks.kinds import TASKS
 from elmo.tasks.readers.splits import SPLITS, Parts
-from elmo.tasks.report.settings import DATASETS, Cell, Dataset, ReportSettings, cells
 from elmo.tasks.run.training import Examples, TaskReport, read_examples, train_task
 from elmo.tasks.settings import TaskSettings
 from elmo.text.files import COMPRESSED
@@ -37,19 +37,20 @@ from elmo.text.files import COMPRESSED
 _QUICK = {"epochs": 1, "min_steps": 0, "hidden": 8}
 _QUICK_EXAMPLES = 100
 WORKER = "ELMO_REPORT_WORKER"
-"""Set in the environment of processes that another one started: they do not write the page."""
+"""Environment variable of processes that another one started: they do not write the page."""
+_REPOSITORY = Path(__file__).parents[2]
 CELLS_FOLDER, RUNS_FOLDER, DATA_FOLDER = "cells", "runs", "data"
 
 
 def run_report(settings: ReportSettings, say: Callable[[str], None]) -> bool:
-    """Run what is not there yet and what no other process is at.
+    """Run what is missing and what no other process is running.
 
     Args:
         settings: Which runs.
-        say: Told what happens, line by line.
+        say: Called with lines about the progress.
 
     Returns:
-        Whether everything is done; False if the time was over or the user stopped it.
+        Whether everything is done; False if the time was up or the user interrupted it.
     """
     if settings.data is None:
         raise ConfigError("--data is missing: expected the folder of the task data")
@@ -63,22 +64,20 @@ def run_report(settings: ReportSettings, say: Callable[[str], None]) -> bool:
     for number, cell in enumerate(todo, start=1):
         if time.monotonic() > deadline:
             break
-        with _claimed(settings.folder / RUNS_FOLDER / f"{cell.name}.lock") as is_mine:
-            if not is_mine or cell_file(settings.folder, cell).is_file():
+        lock = settings.folder / RUNS_FOLDER / f"{cell.name}.lock"
+        lock.parent.mkdir(parents=True, exist_ok=True)
+        held = try_lock(lock)
+        if held is None:  # another process is at this run
+            continue
+        with held:
+            if cell_file(settings.folder, cell).is_file():
                 continue
             say(f"[{number}/{len(todo)}] {cell.name}")
-            try:
-                report = _run(cell, settings, known, deadline)
-            except Exception as error:
-                if not _concerns_one_run(error):
-                    raise
-                traceback.print_exc()
-                say(f"    {cell.name} failed ({type(error).__name__}: {error})"[:500])
-                failed.append(cell.name)
-                continue
-            if not report.finished:
-                break
-            say(f"    {cell.name}: {_figures(report)}")
+            report = _try(cell, settings, known, deadline, say)
+        if report is None:
+            failed.append(cell.name)
+        elif not report.finished:
+            break
     if failed:
         say(f"{len(failed)} runs failed, see above: {', '.join(failed)}")
     left = len(_missing(wanted, settings))
@@ -87,8 +86,29 @@ def run_report(settings: ReportSettings, say: Callable[[str], None]) -> bool:
     return not left
 
 
+def _try(
+    cell: Cell,
+    settings: ReportSettings,
+    known: dict[str, Examples],
+    deadline: float,
+    say: Callable[[str], None],
+) -> TaskReport | None:
+    """Run a cell; return None if it failed for a reason that does not concern the others."""
+    try:
+        report = _run(cell, settings, known, deadline)
+    except Exception as error:
+        if not _concerns_one_run(error):
+            raise
+        traceback.print_exc()
+        say(f"    {cell.name} failed ({type(error).__name__}: {error})"[:500])
+        return None
+    if report.finished:
+        say(f"    {cell.name}: {_figures(report)}")
+    return report
+
+
 def _to_do(wanted: Sequence[Cell], settings: ReportSettings, data: Path) -> list[Cell]:
-    """Give the missing runs, in an order in which data are read once."""
+    """Return the missing runs, in an order in which data are read once."""
     todo = _missing(wanted, settings)
     if todo:
         _require_readable(data, "the folder of the task data, as --data")
@@ -96,7 +116,7 @@ def _to_do(wanted: Sequence[Cell], settings: ReportSettings, data: Path) -> list
 
 
 def _require_readable(folder: Path, expected: str) -> None:
-    """Refuse a folder that would let one run after the other fail."""
+    """Refuse a folder with which one run after the other would fail."""
     try:
         next(folder.iterdir(), None)
     except (FileNotFoundError, NotADirectoryError):
@@ -108,23 +128,21 @@ def _require_readable(folder: Path, expected: str) -> None:
 
 
 def _concerns_one_run(error: Exception) -> bool:
-    """Tell whether other runs may still do well; what is wrong with the settings is of all."""
+    """Check whether other runs may still succeed; wrong settings concern all of them."""
     return isinstance(error, DivergedError | GpuMemoryError) or not isinstance(error, ElmoError)
 
 
-def run_in_processes(settings: ReportSettings, arguments: Sequence[str]) -> bool:
-    """Let several processes do the runs.
+def run_in_processes(settings: ReportSettings, each: ReportSettings) -> bool:
+    """Let several processes share the runs; return whether everything is done.
 
     Args:
         settings: Which runs, and how many processes.
-        arguments: The command line of each process.
-
-    Returns:
-        Whether everything is done.
+        each: The settings of every process.
     """
-    command = [sys.executable, "-m", "elmo", *arguments]
+    command = [sys.executable, "-m", "benchmarks.task_report", *_as_flags(each)]
     threads = str(max(1, (os.cpu_count() or 1) // settings.workers))
-    environment = {"OMP_NUM_THREADS": threads, **os.environ, WORKER: "1"}
+    path = os.pathsep.join([str(_REPOSITORY), *filter(None, [os.environ.get("PYTHONPATH")])])
+    environment = {"OMP_NUM_THREADS": threads, **os.environ, WORKER: "1", "PYTHONPATH": path}
     processes = [
         subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL)
         for _ in range(settings.workers)
@@ -142,35 +160,26 @@ def run_in_processes(settings: ReportSettings, arguments: Sequence[str]) -> bool
     return not _missing(cells(settings), settings)
 
 
+def _as_flags(settings: ReportSettings) -> list[str]:
+    flags: list[str] = []
+    for name, value in changes(settings).items():
+        flags.append(f"--{name.replace('_', '-')}")
+        if value is not True:
+            flags += map(str, value) if isinstance(value, tuple) else [str(value)]
+    return flags
+
+
 def _missing(wanted: Sequence[Cell], settings: ReportSettings) -> list[Cell]:
     return [cell for cell in wanted if not cell_file(settings.folder, cell).is_file()]
 
 
-@contextmanager
-def _claimed(path: Path) -> Iterator[bool]:
-    """Tell whether a run is ours to do; a process that dies gives it back."""
-    try:
-        import fcntl
-    except ImportError:
-        yield True
-        return
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("ab") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            yield False
-            return
-        yield True
-
-
 def cell_file(out: Path, cell: Cell) -> Path:
-    """Give the file in which a run is written down."""
+    """Return the file in which a run is recorded."""
     return out / CELLS_FOLDER / f"{cell.name}.json"
 
 
 def read_cells(out: Path) -> list[dict[str, Any]]:
-    """Read what all runs came to."""
+    """Read the records of all runs."""
     found = sorted((out / CELLS_FOLDER).glob("*.json"))
     if not found:
         raise MissingFileError(f"no runs in {out / CELLS_FOLDER}: nothing to write")
@@ -184,7 +193,7 @@ def _run(
     folder = settings.folder / RUNS_FOLDER / cell.name
     chosen = _task_settings(cell, dataset, settings, folder)
     with warnings.catch_warnings():
-        # What is odd about a data set is told once, not in each of its many runs.
+        # Warn about a data set once, not in each of its many runs.
         warnings.simplefilter("ignore" if cell.dataset in known else "default")
         if cell.dataset not in known:
             known.clear()  # the data of one data set at a time
@@ -243,7 +252,7 @@ def _task_settings(
 
 
 def _a_few(examples: Examples) -> Examples:
-    """Cut data down to what is enough to see whether everything runs."""
+    """Cut data down to what is enough for a smoke test."""
     few = [
         part[: min(_QUICK_EXAMPLES, max(2, len(part) // 40))]
         for part in (examples.train, examples.dev, examples.test)
@@ -258,15 +267,13 @@ def find_parts(name: str, dataset: Dataset, settings: ReportSettings) -> Parts:
     _require_readable(source, f"the data of {dataset.title}; leave it out with --tasks")
     if dataset.parts is not None:
         return Parts(*(_packed_or_not(source / file) for file in dataset.parts))
-    # A folder for each process while it cuts: what others read is never half written.
     target = settings.out / DATA_FOLDER / name
-    if not target.is_dir():
-        own = target.with_name(f".{name}-{os.getpid()}")
-        SPLITS[dataset.folder](source, own)
-        try:
-            own.rename(target)
-        except OSError:  # another process was faster
-            shutil.rmtree(own)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with locked(target.with_suffix(".lock")):
+        if not target.is_dir():
+            unfinished = target.with_name(f".{name}")
+            SPLITS[dataset.folder](source, unfinished)
+            unfinished.rename(target)
     by_name = {path.stem: path for path in target.iterdir()}
     return Parts(*(by_name[field] for field in Parts._fields))
 
@@ -296,7 +303,7 @@ def _figures(report: TaskReport) -> str:
 def values_of(
     found: Sequence[dict[str, Any]], dataset: str, changes: dict[str, Any]
 ) -> list[float]:
-    """Give the main figure, in percent, of all runs of one kind, in the order of their seeds."""
+    """Return the main figure, in percent, of all runs of one kind, in the order of their seeds."""
     chosen = [c for c in found if c["dataset"] == dataset and c["changes"] == changes]
     chosen.sort(key=lambda c: c["seed"])
     return [

@@ -34,7 +34,7 @@ class Dataset:
     parts: tuple[str, str, str] | None = None
     """Files to learn from, to choose by, to measure on; None if the data set is cut first."""
     metric: str = "accuracy"
-    """As people call it."""
+    """Name of the main figure."""
     paper: tuple[float, float] | None = None
     """What the paper reports for its data: without and with ELMo."""
     choices: dict[str, Any] = field(default_factory=dict)
@@ -174,7 +174,7 @@ def cells(settings: ReportSettings) -> list[Cell]:
     """List the runs, each once."""
     wanted = settings.tasks or tuple(DATASETS)
     listed = [
-        Cell(dataset, normalised(change), seed)
+        Cell(dataset, normalized(change), seed)
         for seed in range(settings.seeds)
         for study in settings.studies or tuple(STUDIES)
         for dataset in STUDIES[study][0]
@@ -184,7 +184,7 @@ def cells(settings: ReportSettings) -> list[Cell]:
     return list(dict.fromkeys(listed))
 
 
-def normalised(change: dict[str, Any]) -> tuple[tuple[str, Any], ...]:
-    """Give what is varied as sorted pairs, without what is the default."""
+def normalized(change: dict[str, Any]) -> tuple[tuple[str, Any], ...]:
+    """Return what is varied as sorted pairs, without defaults."""
     default = {"features": "glove+elmo", "elmo_at": "input", "mix": "learned", "share": 1.0}
     return tuple(sorted((k, v) for k, v in change.items() if default.get(k) != v))

@@ -7,16 +7,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from elmo.errors import MissingExtraError
-from elmo.runtime.array_files import write_text
-from elmo.tasks.report.grid import read_cells
-from elmo.tasks.report.plots import (
+from benchmarks.task_report.plots import (
     MAIN_PICTURE,
     SHARES_PICTURE,
     WEIGHTS_PICTURE,
     draw_report,
 )
-from elmo.tasks.report.tables import (
+from benchmarks.task_report.runs import read_cells
+from benchmarks.task_report.tables import (
     BOTH,
     GLOVE,
     Cells,
@@ -26,6 +24,8 @@ from elmo.tasks.report.tables import (
     variants_table,
     weights_table,
 )
+from elmo.errors import MissingExtraError
+from elmo.runtime.files import write_text
 
 SHARES = (0.01, 0.1, 1.0)
 PICTURES_FOLDER = "results"
@@ -86,7 +86,7 @@ def write_report(out: Path, copy: Path | None = None) -> list[str]:
             it.
 
     Returns:
-        Lines for people: what was written, and what could not be.
+        Messages: what was written, and what could not be.
     """
     found = read_cells(out)
     notes = []
@@ -107,7 +107,7 @@ def write_report(out: Path, copy: Path | None = None) -> list[str]:
 
 
 def render_page(found: Cells, pictures: list[str]) -> str:
-    """Give the page as Markdown."""
+    """Return the page as Markdown."""
 
     def shown(name: str, text: str) -> list[str]:
         return [f"![{text}]({PICTURES_FOLDER}/{name})"] if name in pictures else []
@@ -149,9 +149,11 @@ def _commands() -> str:
 ## To make it again
 
 ```
-elmo task report --data DATA --out REPORT --seeds 3      # one run a cell; goes on where it stopped
-elmo task report --data DATA --out REPORT --seeds 3 --device cuda --workers 16    # on one large GPU
-elmo task report --out REPORT --only-write --write docs/results.md
+# resumes where it stopped
+python -m benchmarks.task_report --data DATA --out REPORT --seeds 3
+# on one large GPU
+python -m benchmarks.task_report --data DATA --out REPORT --seeds 3 --device cuda --workers 16
+python -m benchmarks.task_report --out REPORT --only-write --write docs/results.md
 ```
 
 One cell by hand, here SST-5:

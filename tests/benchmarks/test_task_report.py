@@ -1,19 +1,22 @@
-"""The report of tasks: which runs, going on, figures and pages made from them."""
+"""The report over all tasks: which runs, resuming, figures and pages made from them."""
 
 import json
-import runpy
 import sys
 from pathlib import Path
 
 import pytest
 
-from elmo.cli.main import main
 from elmo.errors import ConfigError, InputError, MissingFileError
-from elmo.tasks.report.grid import cell_file
-from elmo.tasks.report import grid as task_report
-from elmo.tasks.report.page import render_page, write_report
-from elmo.tasks.report.settings import DATASETS, STUDIES, Cell, ReportSettings, cells
-from elmo.tasks.report.tables import (
+from elmo.text.static_vectors import read_static_vectors
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from benchmarks.task_report import __main__ as command_line
+from benchmarks.task_report import runs
+from benchmarks.task_report.page import render_page, write_report
+from benchmarks.task_report.runs import cell_file
+from benchmarks.task_report.settings import DATASETS, STUDIES, Cell, ReportSettings, cells
+from benchmarks.task_report.tables import (
     Figure,
     error_reduction,
     layer_weights,
@@ -21,7 +24,8 @@ from elmo.tasks.report.tables import (
     share_table,
     variants_table,
 )
-from elmo.text.static_vectors import read_static_vectors
+
+from benchmarks import task_vectors
 
 TREES = ["(4 (2 a) (3 (3 good) (2 film)))", "(0 (2 a) (1 (1 bad) (2 film)))"] * 60
 
@@ -168,10 +172,10 @@ def test_a_page_of_two_runs_has_no_empty_sections():
 
 
 def report(data, *flags):
-    command = ["task", "report", "--data", str(data / "data"), "--out", str(data / "out")]
+    command = ["--data", str(data / "data"), "--out", str(data / "out")]
     command += ["--tasks", "sst", "--studies", "main", "--seeds", "1", "--quick", "--quiet"]
     command += ["--vectors", str(data / "vectors.txt"), "--cache", str(data / "cache")]
-    return main([*command, "--model", "random-tiny", "--device", "cpu", *flags])
+    return command_line.main([*command, "--model", "random-tiny", "--device", "cpu", *flags])
 
 
 def test_a_report_runs_writes_and_goes_on(data, capsys):
@@ -204,14 +208,14 @@ def test_several_processes_share_the_runs(data):
 
 
 def test_a_run_that_fails_does_not_end_the_others(data, capsys, monkeypatch):
-    real = task_report.train_task
+    real = runs.train_task
 
     def sometimes(name, settings, *rest):
         if settings.features == "glove":
             raise RuntimeError("the GPU fell off")
         return real(name, settings, *rest)
 
-    monkeypatch.setattr(task_report, "train_task", sometimes)
+    monkeypatch.setattr(runs, "train_task", sometimes)
     assert report(data) == 1
     told = capsys.readouterr().err
     assert "failed (RuntimeError: the GPU fell off)" in told
@@ -231,13 +235,10 @@ def test_a_run_that_another_process_is_at_is_left_to_it(data, capsys):
 
 
 def test_vectors_of_the_task_data_are_the_same_in_a_file_of_their_own(data, monkeypatch):
-    script = Path(__file__).parents[2] / "benchmarks" / "task_vectors.py"
     written = data / "words.txt.gz"
-    command = [str(script), str(data / "data"), str(written), "--tasks", "sst"]
+    command = ["task_vectors", str(data / "data"), str(written), "--tasks", "sst"]
     monkeypatch.setattr(sys, "argv", [*command, "--vectors", str(data / "vectors.txt")])
-    with pytest.raises(SystemExit) as ended:
-        runpy.run_path(str(script), run_name="__main__")
-    assert ended.value.code == 0
+    assert task_vectors.main() == 0
     words = ["a", "bad", "film", "good"]
     first, second = (read_static_vectors(p, words) for p in (data / "vectors.txt", written))
     assert second.vectors[second.found["good"]].tolist() == [1.0, 0.5]
@@ -247,14 +248,12 @@ def test_vectors_of_the_task_data_are_the_same_in_a_file_of_their_own(data, monk
 
 
 def test_what_is_missing_is_told(tmp_path):
-    from elmo.tasks.report.grid import run_report
-
     with pytest.raises(ConfigError, match="--data is missing"):
-        run_report(ReportSettings(), print)
+        runs.run_report(ReportSettings(), print)
     with pytest.raises(MissingFileError, match="no folder"):
-        run_report(ReportSettings(data=tmp_path, out=tmp_path / "out"), lambda line: None)
+        runs.run_report(ReportSettings(data=tmp_path, out=tmp_path / "out"), lambda line: None)
     with pytest.raises(MissingFileError, match="no folder"):
-        run_report(ReportSettings(data=tmp_path / "gone", out=tmp_path / "out"), print)
+        runs.run_report(ReportSettings(data=tmp_path / "gone", out=tmp_path / "out"), print)
     with pytest.raises(MissingFileError, match="nothing to write"):
         write_report(tmp_path)
 
@@ -277,5 +276,5 @@ def test_data_that_cannot_be_read_ends_the_report_at_once(data, monkeypatch, unr
     said = []
     settings = ReportSettings(data=data / "data", out=data / "out", tasks=("sst",), device="cpu")
     with pytest.raises(InputError, match=r"cannot be read.*Permission denied"):
-        task_report.run_report(settings, said.append)
+        runs.run_report(settings, said.append)
     assert not [line for line in said if "failed" in line or line.startswith("[2/")]

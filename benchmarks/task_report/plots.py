@@ -1,4 +1,4 @@
-"""The pictures of the report; they need matplotlib (extra plots)."""
+"""The plots of the report; they need matplotlib (extra plots)."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks.task_report.settings import DATASETS, DatasetName
+from benchmarks.task_report.tables import BOTH, GLOVE, Cells, at_share, figure, layer_weights
 from elmo.errors import MissingExtraError
-from elmo.tasks.report.settings import DATASETS, DatasetName
-from elmo.tasks.report.tables import BOTH, GLOVE, Cells, at_share, figure, layer_weights
 
 _BEFORE, _AFTER = "#9aa5b1", "#1f6f8b"
 MAIN_PICTURE, WEIGHTS_PICTURE, SHARES_PICTURE = "gain.png", "layer-weights.png", "shares.png"
 
 
 def draw_report(found: Cells, folder: Path, shares: Sequence[float]) -> list[str]:
-    """Draw what there are runs for; gives the names of the pictures."""
+    """Draw what there are runs for; return the names of the pictures."""
     folder.mkdir(parents=True, exist_ok=True)
     drawn = []
     for name, picture in (

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
+from benchmarks.task_report.runs import values_of
+from benchmarks.task_report.settings import DATASETS, Dataset
 from elmo.runtime.tables import NOTHING, markdown_table
-from elmo.tasks.report.grid import values_of
-from elmo.tasks.report.settings import DATASETS, Dataset
 
 Cells = Sequence[Mapping[str, Any]]
 GLOVE = {"features": "glove"}
@@ -28,7 +28,7 @@ class Figure:
 
     @classmethod
     def of(cls, values: Sequence[float]) -> Self | None:
-        """Summarise runs; None if there are none."""
+        """Summarize runs; None if there are none."""
         if not values:
             return None
         spread = statistics.stdev(values) if len(values) > 1 else None
@@ -40,12 +40,12 @@ class Figure:
 
 
 def figure(found: Cells, dataset: str, changes: Mapping[str, Any]) -> Figure | None:
-    """Give the main figure of runs of one kind."""
+    """Return the main figure of runs of one kind."""
     return Figure.of(values_of(list(map(dict, found)), dataset, dict(changes)))
 
 
 def error_reduction(before: float, after: float) -> float:
-    """Give the share of the errors that is gone, in percent of them; values are in percent."""
+    """Return the relative error reduction in percent; values are in percent."""
     return 100 * (after - before) / (100 - before)
 
 
@@ -112,7 +112,7 @@ def at_share(changes: Mapping[str, Any], share: float) -> dict[str, Any]:
 
 
 def layer_weights(found: Cells, dataset: str, place: str) -> list[float] | None:
-    """Give the mean of the learned weights of ELMo's layers where it comes in at a place."""
+    """Return the mean learned weights of ELMo's layers, where it enters at a place."""
     changes = BOTH if place == "input" else {"elmo_at": "output"}
     rows = [
         cell["report"]["mix"][place]

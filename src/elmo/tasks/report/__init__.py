@@ -1,1 +1,0 @@
-"""The grid of runs over all tasks, and its report."""
