@@ -6,7 +6,7 @@
     python benchmarks/train_gpu.py --draw curves/losses-small.json
 
 Everything goes through the loop of `elmo train`, from a prepared corpus on disk to optimizer steps.
-Without --data the corpus is made up (`elmo.benchmark.corpus`). A figure is the words of all steps
+Without --data the corpus is made up (`elmo.text.made_up`). A figure is the words of all steps
 after the warm-up over the time that they took.
 """
 
@@ -24,16 +24,17 @@ from unittest import mock
 import numpy as np
 import torch
 
-from elmo.benchmark.corpus import make_sentences
-from elmo.benchmark.machine import this_machine
+from benchmarks.common.machine import this_machine
 from elmo.config import ElmoConfig
 from elmo.runtime.devices import find_device
+from elmo.runtime.metrics_file import METRICS_FILE, read_metrics
+from elmo.text.made_up import make_sentences
 from elmo.training import gradients, trainer
 from elmo.training.build import build_model, model_ids
 from elmo.training.corpus.prepare import prepare
 from elmo.training.corpus.settings import PrepareSettings
 from elmo.training.corpus.shards import Corpus
-from elmo.training.metrics import METRICS_FILE, SPEED_FILE, read_metrics
+from elmo.training.metrics import SPEED_FILE
 from elmo.training.settings import TrainSettings
 from elmo.training.streams import Position, Streams
 

@@ -53,6 +53,10 @@ class OutputError(ElmoError, OSError):
     """An output that cannot be written on: no space left, not ours, or made with other settings."""
 
 
+class WriteError(OutputError):
+    """An output that the operating system refused to write, as when no space is left."""
+
+
 class DownloadError(ElmoError, ConnectionError):
     """A download that stopped half-way; what arrived is kept, and the next try goes on there."""
 

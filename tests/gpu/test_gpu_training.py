@@ -21,7 +21,7 @@ from elmo.text.characters import CharacterMapper
 from elmo.training.characters import encode_spelling
 from elmo.training.corpus.prepare import prepare
 from elmo.training.corpus.settings import PrepareSettings
-from elmo.training.metrics import read_metrics
+from elmo.runtime.metrics_file import read_metrics
 from elmo.training.recurrence import run_layer
 from elmo.training.settings import TrainSettings
 from elmo.training.trainer import train

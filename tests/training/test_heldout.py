@@ -1,6 +1,7 @@
 """A trained model is measured on held-out documents as training measured it."""
 
 import json
+import math
 
 import pytest
 
@@ -8,11 +9,13 @@ from elmo import ElmoConfig
 from elmo.cli.main import main
 from elmo.errors import InputError, WeightsError
 from elmo.model.bilm import random_bilm
+from elmo.runtime.metrics_file import read_metrics
 from elmo.training.corpus.prepare import prepare
 from elmo.training.corpus.settings import PrepareSettings
 from elmo.training.heldout import heldout_perplexity
-from elmo.training.metrics import read_metrics
+from elmo.training.snapshots import load_snapshot
 from elmo.training.trainer import train
+from elmo.weights.card import ModelCard
 from elmo.weights.storage import save_checkpoint
 from training.test_trainer import made_up_text, quick
 
@@ -39,7 +42,7 @@ def test_a_saved_model_predicts_held_out_text_as_it_did_in_training(run):
     found = heldout_perplexity(str(out / "best"), corpus)
     assert found.forward == pytest.approx(told["ppl_forward"], rel=1e-6)
     assert found.backward == pytest.approx(told["ppl_backward"], rel=1e-6)
-    assert found.mean == (found.forward + found.backward) / 2
+    assert found.n_words > 0
     assert heldout_perplexity(str(out / "best"), corpus, most_words=10).n_predictions <= 100
 
 
@@ -50,6 +53,41 @@ def test_the_command_measures_a_prepared_folder(run, capsys):
     assert told["forward"] == heldout_perplexity(str(out / "best"), corpus).forward
     assert main(["perplexity", str(out / "best"), str(corpus), "--quiet"]) == 0
     assert "mean" in capsys.readouterr().out
+
+
+def test_every_command_states_the_same_mean_of_both_directions(run, tmp_path, capsys):
+    """The geometric one: exp of the mean loss."""
+    corpus, out = run
+    text = tmp_path / "text.txt"
+    text.write_text("the cat sat\non the mat\n")
+
+    def command(*arguments):
+        assert main(["perplexity", str(out / "best"), *arguments, "--json", "--quiet"]) == 0
+        found = json.loads(capsys.readouterr().out)
+        return found["forward"], found["backward"], found["mean"]
+
+    row = [row for row in read_metrics(out / "metrics.jsonl") if row["split"] == "heldout"][-1]
+    snapshot, _ = load_snapshot(out)
+    card = ModelCard.from_dict(
+        {
+            "name": "x",
+            "language": "en",
+            "description": "y",
+            "licence": "z",
+            "perplexity": {"forward": 64.0, "backward": 49.0, "mean": 56.5},
+        }
+    )
+    stated = [
+        command(str(text)),
+        command(str(corpus)),
+        (row["ppl_forward"], row["ppl_backward"], math.exp(row["loss"])),
+        (row["ppl_forward"], row["ppl_backward"], snapshot.progress.best_ppl),
+        (64.0, 49.0, card.perplexity.mean),
+        (64.0, 49.0, json.loads(card.to_json())["perplexity"]["mean"]),
+    ]
+    for forward, backward, mean in stated:
+        assert mean == pytest.approx(math.sqrt(forward * backward), rel=1e-9)
+        assert forward != backward
 
 
 def test_a_model_of_other_words_or_of_none_is_refused(run, tmp_path):

@@ -18,7 +18,6 @@ import pytest
 import torch
 
 from elmo import ELMo
-from elmo.bulk.journal import LOCK_FILE
 from elmo.cli.main import main
 from elmo.cli.train import with_config
 from elmo.config import ElmoConfig
@@ -32,10 +31,11 @@ from elmo.errors import (
     WeightsError,
 )
 from elmo.hub.names import open_model
+from elmo.runtime.files import LOCK_FILE
+from elmo.runtime.metrics_file import read_metrics
 from elmo.training.corpus.prepare import prepare
 from elmo.training.corpus.settings import PrepareSettings
 from elmo.training.finetune import finetune
-from elmo.training.metrics import read_metrics
 from elmo.training.settings import TrainSettings
 from elmo.training.snapshots import load_snapshot
 from elmo.training.trainer import train

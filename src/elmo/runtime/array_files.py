@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import json
-import os
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -16,16 +13,14 @@ from typing import IO, Any
 import numpy as np
 import numpy.typing as npt
 
-from elmo.errors import InputError, OutputError, reason_of
+from elmo.errors import InputError
+from elmo.runtime.files import replacing
 
 Array = npt.NDArray[Any]
 
 _NAMES = {"uint8": "U8", "uint32": "U32", "int64": "I64", "uint64": "U64", "float32": "F32"}
 _DTYPES = {name: np.dtype(dtype) for dtype, name in _NAMES.items()}
-PARTIAL_FILES = ".*.partial"
-"""Names of files that are being written."""
 _HEADER_LIMIT = 1 << 24
-_NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 @dataclass(frozen=True)
@@ -57,7 +52,7 @@ def write_arrays(
     # Wide numbers first: then every array begins at a multiple of its width.
     names = sorted(streams, key=lambda name: (-np.dtype(streams[name].dtype).itemsize, name))
     digest = hashlib.sha256()
-    with replacing(path) as file:
+    with replacing(path) as temporary, temporary.open("wb") as file:
         _write(file, digest, _header(names, streams, metadata))
         for name in names:
             written = 0
@@ -158,39 +153,3 @@ def unpack_words(letters: Array, starts: Array) -> list[str]:
     content = letters[first : int(starts[-1])].tobytes()
     ends = (starts - first).tolist()
     return [content[a:b].decode() for a, b in pairwise(ends)]
-
-
-@contextmanager
-def replacing(path: Path) -> Iterator[IO[bytes]]:
-    """Open a file to write; it takes its name when everything is on the disk, or never."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    try:
-        with temporary.open("wb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
-
-
-def write_text(path: Path, text: str) -> None:
-    """Write a small text file that is there completely or not at all."""
-    with replacing(path) as file:
-        file.write(text.encode())
-
-
-@contextmanager
-def told_when_disk_is_full(folder: Path) -> Iterator[None]:
-    """Turn errors of the file system into one that tells the user what to do."""
-    try:
-        yield
-    except OSError as error:
-        if isinstance(error, ValueError):  # one of ours, which says what to do
-            raise
-        if error.errno in _NO_SPACE:
-            raise OutputError(
-                f"no space left for {folder}; what was done is kept: make room and run the same "
-                "with --resume"
-            ) from error
-        raise OutputError(f"cannot write {folder}: {reason_of(error)}") from error

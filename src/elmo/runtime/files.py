@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from safetensors import SafetensorError
 
-from elmo.errors import ElmoError, OutputError, OutputExistsError, reason_of
+from elmo.errors import ElmoError, OutputExistsError, WriteError, reason_of
 
 if TYPE_CHECKING:  # filelock imports asyncio; help texts and most commands need no lock
     from filelock import FileLock
@@ -70,21 +70,22 @@ def _sync_folder(folder: Path) -> None:
 
 @contextmanager
 def output_errors(path: Path | str, advice: str = "") -> Iterator[None]:
-    """Raise `OutputError` in place of errors of the operating system while a file is written.
+    """Raise `WriteError` in place of errors of the operating system while a file is written.
 
     Args:
         path: What is written, as the message names it.
-        advice: What the user can do; it is appended to the reason.
+        advice: What the user can do; it is appended to the reason, which may come from a file
+            inside of `path` that was written in such a block of its own.
     """
     ending = f"; {advice}" if advice else ""
     try:
         yield
+    except WriteError as error:
+        raise WriteError(f"{error}{ending}") from error
     except (OSError, SafetensorError) as error:
-        if not isinstance(error, ElmoError):
-            raise OutputError(f"cannot write {path}: {reason_of(error)}{ending}") from error
-        if not (isinstance(error, OutputError) and isinstance(error.__cause__, OSError)):
+        if isinstance(error, ElmoError):
             raise
-        raise OutputError(f"{error}{ending}") from error.__cause__  # from a file inside of `path`
+        raise WriteError(f"cannot write {path}: {reason_of(error)}{ending}") from error
 
 
 # --- locks --------------------------------------------------------------------------------------

@@ -6,61 +6,16 @@ the same bytes as an uninterrupted one. Times are in `speed.jsonl`.
 
 from __future__ import annotations
 
-import json
 import math
-import os
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 from tqdm import tqdm
 
-from elmo.errors import InputError, MissingExtraError, OutputError, reason_of
+from elmo.errors import MissingExtraError
+from elmo.runtime.metrics_file import Row
 
-METRICS_FILE = "metrics.jsonl"
 SPEED_FILE = "speed.jsonl"
-CURVE_FILE = "curve.png"
-
-Row = dict[str, Any]
-
-
-class MetricsFile:
-    """A file of JSON rows that grows, and shrinks to where a snapshot knows it.
-
-    Args:
-        path: The file.
-        length: Bytes to keep of what is there.
-    """
-
-    def __init__(self, path: Path, length: int) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        self._file = path.open("ab")
-        there = path.stat().st_size
-        if there < length:
-            raise InputError(
-                f"{path} has {there} bytes, but the snapshot was taken when it had {length}: "
-                "a part of it was removed"
-            )
-        self._file.truncate(length)
-        self._file.seek(0, os.SEEK_END)
-
-    def write(self, row: Row) -> None:
-        """Add a row."""
-        try:
-            self._file.write(json.dumps(row).encode() + b"\n")
-            self._file.flush()
-        except OSError as error:
-            raise OutputError(f"cannot write {self._file.name}: {reason_of(error)}") from error
-
-    @property
-    def length(self) -> int:
-        """Bytes in the file, all of them on the disk."""
-        os.fsync(self._file.fileno())
-        return self._file.tell()
-
-    def close(self) -> None:
-        """Close the file."""
-        self._file.close()
 
 
 def require_tensorboard() -> None:
@@ -132,12 +87,6 @@ class ProgressLine:
 def perplexity(loss: float) -> float:
     """Give exp(loss), infinite where it is too large to be told."""
     return math.exp(loss) if loss < 700 else math.inf
-
-
-def read_metrics(path: Path) -> list[Row]:
-    """Read the rows of a `metrics.jsonl`."""
-    with path.open(encoding="utf-8") as lines:
-        return [json.loads(line) for line in lines]
 
 
 def draw_curve(rows: Iterable[Row], path: Path) -> bool:

@@ -5,14 +5,8 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from elmo.training.metrics import (
-    METRICS_FILE,
-    SPEED_FILE,
-    MetricsFile,
-    ProgressLine,
-    Row,
-    TensorBoard,
-)
+from elmo.runtime.metrics_file import METRICS_FILE, MetricsFile, Row
+from elmo.training.metrics import SPEED_FILE, ProgressLine, TensorBoard
 from elmo.training.settings import TrainSettings
 from elmo.training.snapshots import Progress
 

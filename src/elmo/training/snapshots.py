@@ -7,24 +7,20 @@ and renamed when complete; a snapshot without its checksum, or with another cont
 
 from __future__ import annotations
 
-import hashlib
 import json
-import os
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
-from safetensors import SafetensorError, safe_open
+from safetensors import safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from elmo.errors import OutputError, WeightsError, reason_of
+from elmo.errors import WeightsError
+from elmo.runtime.files import PARTIAL_FILES, output_errors, replacing, sha256_of, write_text
 
 FOLDER = "snapshots"
-_BLOCK = 1 << 24
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,7 +37,7 @@ class Progress:
     best_loss: float | None = None
     """Lowest held-out loss so far."""
     best_ppl: float | None = None
-    """Perplexity then, the mean of both directions."""
+    """Perplexity then, the geometric mean of both directions."""
     best_step: int = 0
     worse: int = 0
     """Measurements since then."""
@@ -73,18 +69,15 @@ def save_snapshot(folder: Path, snapshot: Snapshot, keep: int) -> Path:
     tensors = {
         name: tensor.detach().cpu().contiguous() for name, tensor in snapshot.tensors.items()
     }
-    try:
+    advice = f"go on from the snapshot before it with elmo train --resume {folder}"
+    with output_errors(path, advice):
         path.parent.mkdir(parents=True, exist_ok=True)
-        with _completed(path) as temporary:
+        for leftover in path.parent.glob(PARTIAL_FILES):  # of a run that was killed
+            leftover.unlink()
+        with replacing(path) as temporary:
             save_file(tensors, temporary, metadata=header)
-            checksum = _checksum(temporary)
-        with _completed(_checksum_file(path)) as temporary:
-            temporary.write_text(checksum + "\n", encoding="ascii")
-    except (OSError, SafetensorError) as error:
-        raise OutputError(
-            f"cannot write the snapshot {path}: {reason_of(error)}; the run can go on from the "
-            f"one before with elmo train --resume {folder}"
-        ) from error
+            checksum = sha256_of(temporary)
+        write_text(_checksum_file(path), checksum + "\n")
     for old in _paths(folder)[keep:]:
         old.unlink()
         _checksum_file(old).unlink(missing_ok=True)
@@ -123,7 +116,7 @@ def _problem(path: Path) -> str | None:
     checksum = _checksum_file(path)
     if not checksum.is_file():
         return "has no checksum"
-    if checksum.read_text(encoding="ascii", errors="replace").strip() != _checksum(path):
+    if checksum.read_text(encoding="ascii", errors="replace").strip() != sha256_of(path):
         return "is damaged (its checksum differs)"
     return None
 
@@ -139,55 +132,3 @@ def _read(path: Path) -> Snapshot:
 
 def _checksum_file(path: Path) -> Path:
     return path.with_suffix(".sha256")
-
-
-def _checksum(path: Path) -> str:
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while block := file.read(_BLOCK):
-            digest.update(block)
-    return digest.hexdigest()
-
-
-@contextmanager
-def _completed(path: Path) -> Iterator[Path]:
-    """Write under another name; rename when everything is on the disk."""
-    temporary = path.with_name(f".{path.name}.partial")
-    try:
-        yield temporary
-        with temporary.open("rb") as file:
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
-
-
-# --- the optimizer's state ----------------------------------------------------------------------
-
-
-def optimizer_tensors(optimizer: torch.optim.Optimizer) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Take an optimizer's state apart into tensors and the rest."""
-    state = optimizer.state_dict()["state"]
-    tensors: dict[str, Tensor] = {}
-    rest: dict[str, Any] = {}
-    for number, values in state.items():
-        for key, value in values.items():
-            name = f"optimizer.{number}.{key}"
-            if isinstance(value, Tensor):
-                tensors[name] = value
-            else:
-                rest[name] = value
-    return tensors, rest
-
-
-def restore_optimizer(
-    optimizer: torch.optim.Optimizer, tensors: Mapping[str, Tensor], rest: Mapping[str, Any]
-) -> None:
-    """Put an optimizer's state together again."""
-    description = optimizer.state_dict()
-    state: dict[int, dict[str, Any]] = {}
-    for name, value in {**tensors, **rest}.items():
-        if name.startswith("optimizer."):
-            _, number, key = name.split(".", 2)
-            state.setdefault(int(number), {})[key] = value
-    optimizer.load_state_dict({**description, "state": state})

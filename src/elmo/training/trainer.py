@@ -15,32 +15,26 @@ from pathlib import Path
 import torch
 
 from elmo.backends.gpu.kernels.gpu import reason_against_triton
-from elmo.bulk.journal import LOCK_FILE, take_alone
 from elmo.errors import (
     ConfigError,
     DivergedError,
-    ElmoError,
     GpuMemoryError,
     MissingFileError,
-    OutputError,
     OutputExistsError,
-    reason_of,
 )
 from elmo.hub.names import open_model
-from elmo.model.bilm import State
+from elmo.model.perplexity import Perplexity
+from elmo.model.state import State
+from elmo.runtime.files import LOCK_FILE, lock_output, output_errors, write_text
 from elmo.runtime.interrupts import stop_signals
+from elmo.runtime.metrics_file import CURVE_FILE, METRICS_FILE, read_metrics
+from elmo.runtime.optimizer_state import optimizer_tensors, restore_optimizer
 from elmo.training.build import batch_rows, build_model, model_ids, to_checkpoint
 from elmo.training.corpus.shards import Corpus
 from elmo.training.gradients import Gradients
 from elmo.training.heldout import heldout_streams
 from elmo.training.language_model import measure
-from elmo.training.metrics import (
-    CURVE_FILE,
-    METRICS_FILE,
-    draw_curve,
-    read_metrics,
-    require_tensorboard,
-)
+from elmo.training.metrics import draw_curve, require_tensorboard
 from elmo.training.optimizers import make_optimizer, recipe, set_rate
 from elmo.training.prefetch import prepared_ahead
 from elmo.training.processes import Processes, joined
@@ -51,8 +45,6 @@ from elmo.training.snapshots import (
     Snapshot,
     load_snapshot,
     newest_snapshot,
-    optimizer_tensors,
-    restore_optimizer,
     save_snapshot,
 )
 from elmo.training.streams import Batch, Position, Streams
@@ -92,7 +84,7 @@ def train(settings: TrainSettings) -> TrainReport:
     with (
         joined(settings.device) as processes,
         _enough_memory(settings),
-        _alone(settings, processes),
+        _locked_folder(settings, processes),
     ):
         with _Run(settings, processes) as run:
             return run.fit()
@@ -112,20 +104,16 @@ def _enough_memory(settings: TrainSettings) -> Iterator[None]:
 
 
 @contextmanager
-def _alone(settings: TrainSettings, processes: Processes) -> Iterator[None]:
-    """Keep other runs away from the folder; of several processes of a run, the first one does."""
+def _locked_folder(settings: TrainSettings, processes: Processes) -> Iterator[None]:
+    """Lock the run's folder; of several processes of a run, the first one does."""
     assert settings.out is not None
     if not processes.is_first:
         yield
         return
     was_there = settings.out.is_dir()
-    try:
+    with output_errors(settings.out):
         settings.out.mkdir(parents=True, exist_ok=True)
-        lock = take_alone(settings.out, settings.out)
-    except OSError as error:
-        if isinstance(error, ElmoError):
-            raise
-        raise OutputError(f"cannot write to {settings.out}: {reason_of(error)}") from None
+        lock = lock_output(settings.out, settings.out)
     try:
         yield
     finally:
@@ -234,14 +222,7 @@ class _Run:
             self.record.say(f"note: {note}")
 
     def _write_settings(self) -> None:
-        try:
-            self.out.mkdir(parents=True, exist_ok=True)
-            saved = self.settings.replace(resume=None)
-            temporary = self.out / f".{RUN_FILE}.partial"
-            temporary.write_text(saved.to_json(), encoding="utf-8")
-            temporary.replace(self.out / RUN_FILE)
-        except OSError as error:
-            raise OutputError(f"cannot write to {self.out}: {reason_of(error)}") from None
+        write_text(self.out / RUN_FILE, self.settings.replace(resume=None).to_json())
 
     def __enter__(self) -> _Run:
         return self
@@ -405,11 +386,11 @@ class _Run:
     def _validate(self) -> None:
         if self.heldout is None:
             return
-        loss = forward = backward = 0.0
+        loss, perplexity = 0.0, Perplexity(forward=0, backward=0)
         if self.processes.is_first:  # alone: the numbers do not depend on how many there are
             limit = math.ceil(self._heldout_tokens() / self.heldout.rows)
             result = measure(self.model, self.heldout.one_pass(limit), self.processes.device)
-            loss, (forward, backward) = result.loss, result.of_directions
+            loss, perplexity = result.loss, result.perplexity
         loss = self.processes.first_says(loss)
         progress = self.progress
         self.record.row(
@@ -419,19 +400,19 @@ class _Run:
                 "tokens": progress.tokens,
                 "epoch": progress.epoch,
                 "loss": loss,
-                "ppl_forward": forward,
-                "ppl_backward": backward,
+                "ppl_forward": perplexity.forward,
+                "ppl_backward": perplexity.backward,
             }
         )
         self.record.say(
-            f"step {progress.step:,}: held-out perplexity forward {forward:,.2f}, "
-            f"backward {backward:,.2f}"
+            f"step {progress.step:,}: held-out perplexity {perplexity.mean:,.2f} "
+            f"(forward {perplexity.forward:,.2f}, backward {perplexity.backward:,.2f})"
         )
         if progress.best_loss is None or loss < progress.best_loss:
             self.progress = dataclasses.replace(
                 progress,
                 best_loss=loss,
-                best_ppl=(forward + backward) / 2,
+                best_ppl=perplexity.mean,
                 best_step=progress.step,
                 worse=0,
             )

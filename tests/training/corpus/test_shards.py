@@ -12,6 +12,7 @@ from safetensors.numpy import load_file
 import elmo.text.vocabulary
 from elmo.errors import InputError, MissingFileError
 from elmo.runtime.array_files import Stream, map_arrays, pack_words, unpack_words, write_arrays
+from elmo.runtime.files import sha256_of
 from elmo.training.corpus import shards
 from elmo.training.corpus.prepare import prepare
 from elmo.training.corpus.settings import PrepareSettings
@@ -62,7 +63,7 @@ def test_a_stream_writes_the_same_bytes_as_an_array(tmp_path):
     stream = Stream("uint32", 10, iter([array[:3], array[3:3], array[3:]]))
     assert write_arrays(tmp_path / "pieces", {"a": stream}, {}) == whole
     assert (tmp_path / "pieces").read_bytes() == (tmp_path / "whole").read_bytes()
-    assert shards.sha256_of(tmp_path / "whole") == whole
+    assert sha256_of(tmp_path / "whole") == whole
 
 
 def test_a_file_that_could_not_be_written_is_not_there(tmp_path):

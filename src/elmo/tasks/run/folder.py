@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save
+from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from elmo import __version__
@@ -26,7 +26,7 @@ from elmo.errors import ConfigError, ElmoWarning, MissingFileError, WeightsError
 from elmo.hub.names import open_model
 from elmo.model.bilm import BiLM
 from elmo.model.checkpoint import Checkpoint
-from elmo.runtime.array_files import replacing, write_text
+from elmo.runtime.files import replacing, write_text
 from elmo.runtime.settings_files import from_dict, to_json_values
 from elmo.tasks.features.assembly import Assembly, elmo_choice
 from elmo.tasks.features.features import WordFeatures
@@ -89,8 +89,8 @@ def save_task(
         for name, tensor in network.state_dict().items()
         if not name.startswith(_BILM)
     }
-    with replacing(folder / WEIGHTS_FILE) as file:
-        file.write(save(tensors, {"format": "pt"}))
+    with replacing(folder / WEIGHTS_FILE) as temporary:
+        save_file(tensors, temporary, {"format": "pt"})
     if static is not None:
         write_text(folder / WORDS_FILE, "".join(f"{word}\n" for word in static.words))
     if features.bilm is not None:

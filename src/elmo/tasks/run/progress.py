@@ -10,12 +10,12 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save
+from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from elmo.errors import WeightsError
-from elmo.runtime.array_files import replacing
-from elmo.training.snapshots import optimizer_tensors, restore_optimizer
+from elmo.runtime.files import replacing
+from elmo.runtime.optimizer_state import optimizer_tensors, restore_optimizer
 
 SNAPSHOT_FILE = "last.safetensors"
 
@@ -44,8 +44,8 @@ def save_progress(
     tensors = {f"network.{name}": tensor for name, tensor in network.state_dict().items()}
     tensors = {k: v.detach().cpu().contiguous() for k, v in (tensors | moments).items()}
     header = {"progress": json.dumps(dataclasses.asdict(progress)), "rest": json.dumps(rest)}
-    with replacing(folder / SNAPSHOT_FILE) as file:
-        file.write(save(tensors, header))
+    with replacing(folder / SNAPSHOT_FILE) as temporary:
+        save_file(tensors, temporary, header)
 
 
 def restore_progress(

@@ -11,9 +11,15 @@ from typing import Any
 
 from filelock import FileLock
 
-from elmo.bulk.journal import LOCK_FILE, refuse_if_taken, take_alone
 from elmo.errors import InputError, OutputError, OutputExistsError
-from elmo.runtime.array_files import PARTIAL_FILES, write_text
+from elmo.runtime.files import (
+    LOCK_FILE,
+    PARTIAL_FILES,
+    lock_output,
+    refuse_if_locked,
+    sha256_of,
+    write_text,
+)
 from elmo.training.corpus.settings import PrepareSettings
 from elmo.training.corpus.shards import (
     COUNTS_FILE,
@@ -22,7 +28,6 @@ from elmo.training.corpus.shards import (
     VOCABULARY_FILE,
     WORK_FOLDER,
     Manifest,
-    sha256_of,
 )
 
 _RUN_FILE = "run.json"
@@ -52,7 +57,7 @@ class CorpusFolder:
         """Tell whether there is nothing to do; fails if the folder must not be written to."""
         if self.path.exists() and not self.path.is_dir():
             raise OutputError(f"{self.path} is a file, expected a folder to make")
-        refuse_if_taken(self.work, self.path)
+        refuse_if_locked(self.work, self.path)
         finished, begun = (self.path / MANIFEST_FILE).exists(), self.work.is_dir()
         if self._settings.overwrite and (finished or begun):
             return False
@@ -72,7 +77,7 @@ class CorpusFolder:
     def begun(self) -> Iterator[None]:
         """Make the folder, or empty it, and write to it alone; afterwards it is complete."""
         self.work.mkdir(parents=True, exist_ok=True)
-        lock = take_alone(self.work, self.path)
+        lock = lock_output(self.work, self.path)
         try:
             self._begin()
             yield

@@ -20,7 +20,7 @@ from tqdm import tqdm
 
 from elmo import __version__
 from elmo.errors import InputError, OutputError
-from elmo.runtime.array_files import told_when_disk_is_full, write_text
+from elmo.runtime.files import output_errors, sha256_of, write_text
 from elmo.text.files import get_tokenizer
 from elmo.training.corpus.counting import (
     PARTS_A_RUN,
@@ -55,7 +55,6 @@ from elmo.training.corpus.shards import (
     FileFacts,
     Manifest,
     SideCounts,
-    sha256_of,
 )
 from elmo.training.corpus.sources import BLOCK_CHARACTERS, BlockReader, find_files
 from elmo.training.corpus.workers import Mapper, default_workers, workers
@@ -92,7 +91,8 @@ def prepare(
     if folder.is_complete():
         return None
     get_tokenizer(settings.tokenizer)  # a missing extra is told here, not by every worker
-    with told_when_disk_is_full(out), folder.begun():
+    advice = "what was done is kept: run the same with --resume"
+    with output_errors(out, advice), folder.begun():
         with workers(_n_workers(settings, files)) as mapper:
             return _Run(folder, settings, files, given, mapper, show_progress).finish()
 

@@ -18,9 +18,9 @@ from elmo.runtime.array_files import (
     stored_facts,
     write_arrays,
 )
+from elmo.runtime.files import sha256_of
 from elmo.training.corpus.heldout_split import Side, Split, choose
 from elmo.training.corpus.part_files import Ids, Part
-from elmo.training.corpus.shards import sha256_of
 
 Numbers = npt.NDArray[np.uint32]
 

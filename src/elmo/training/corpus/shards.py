@@ -19,6 +19,7 @@ import numpy.typing as npt
 
 from elmo.errors import InputError, MissingFileError
 from elmo.runtime.array_files import map_arrays, unpack_words
+from elmo.runtime.files import sha256_of
 
 if TYPE_CHECKING:  # it imports PyTorch, which processes that only write shards do without
     from elmo.text.vocabulary import Vocabulary
@@ -293,9 +294,3 @@ def _open_shard(folder: Path, name: str, facts: FileFacts) -> Shard:
             "corpus again"
         )
     return Shard(path)
-
-
-def sha256_of(path: Path) -> str:
-    """Give the SHA-256 of a file."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,0 +1,60 @@
+"""The files of a training run's figures: `metrics.jsonl`, a JSON object a line, and its picture."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from elmo.errors import InputError
+from elmo.runtime.files import output_errors
+
+METRICS_FILE = "metrics.jsonl"
+CURVE_FILE = "curve.png"
+
+Row = dict[str, Any]
+
+
+class MetricsFile:
+    """A file of JSON rows that grows, cut to its length in the snapshot when a run is resumed.
+
+    Args:
+        path: The file.
+        length: Bytes to keep of what is there.
+    """
+
+    def __init__(self, path: Path, length: int) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._path = path
+        self._file = path.open("ab")
+        there = path.stat().st_size
+        if there < length:
+            raise InputError(
+                f"{path} has {there} bytes, but the snapshot was taken when it had {length}: "
+                "a part of it was removed"
+            )
+        self._file.truncate(length)
+        self._file.seek(0, os.SEEK_END)
+
+    def write(self, row: Row) -> None:
+        """Append a row."""
+        with output_errors(self._path):
+            self._file.write(json.dumps(row).encode() + b"\n")
+            self._file.flush()
+
+    @property
+    def length(self) -> int:
+        """Bytes in the file, all of them on the disk."""
+        os.fsync(self._file.fileno())
+        return self._file.tell()
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+
+def read_metrics(path: Path) -> list[Row]:
+    """Read the rows of a `metrics.jsonl`."""
+    with path.open(encoding="utf-8") as lines:
+        return [json.loads(line) for line in lines]
