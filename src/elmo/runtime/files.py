@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import sys
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from safetensors import SafetensorError
 
-from elmo.errors import ElmoError, OutputExistsError, WriteError, reason_of
+from elmo.errors import (
+    ConfigError,
+    ElmoError,
+    MissingFileError,
+    OutputExistsError,
+    WriteError,
+    reason_of,
+)
 
 if TYPE_CHECKING:  # filelock imports asyncio; help texts and most commands need no lock
     from filelock import FileLock
@@ -145,7 +153,7 @@ def locked(path: Path, on_wait: Callable[[], object] = lambda: None) -> Iterator
         lock.release()
 
 
-# --- the cache folder, checksums ----------------------------------------------------------------
+# --- the cache folder, checksums, JSON ----------------------------------------------------------
 
 
 def cache_folder(*names: str) -> Path:
@@ -171,3 +179,16 @@ def sha256_of(path: Path) -> str:
     """Return the SHA-256 of a file."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """Read a JSON file that holds an object."""
+    if not path.is_file():
+        raise MissingFileError(f"no such file: {path}")
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} is not valid JSON: {error}") from None
+    if not isinstance(content, dict):
+        raise ConfigError(f"{path} holds a {type(content).__name__}, expected a JSON object")
+    return content
