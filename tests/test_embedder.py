@@ -16,7 +16,8 @@ from elmo.backends.cpu.products import runs_natively
 from elmo.embed.burn_in import BURN_IN_SENTENCES
 from elmo.embed.words import write_token_file
 from elmo.errors import ConfigError, InputError, WeightsError
-from elmo.model.bilm import word_ids, zero_state
+from elmo.model.ids import word_ids
+from elmo.model.state import zero_state
 from strategies import VOCABULARY, batches, plain_batches, rows_are_exact, seeded_bilm
 
 pytestmark = pytest.mark.filterwarnings("ignore:words longer:elmo.errors.ElmoWarning")

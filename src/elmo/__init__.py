@@ -19,8 +19,9 @@ if TYPE_CHECKING:
     from elmo.embedder import ELMo
     from elmo.errors import ElmoError, ElmoWarning
     from elmo.lm.scoring import LanguageModelScorer
-    from elmo.model.bilm import BiLM, State, random_bilm
-    from elmo.model.layers import ScalarMix
+    from elmo.model.bilm import BiLM, random_bilm
+    from elmo.model.scalar_mix import ScalarMix
+    from elmo.model.state import State
     from elmo.module import Elmo
     from elmo.text.alphabet import Alphabet
     from elmo.text.characters import CharacterMapper, batch_to_ids
@@ -37,8 +38,8 @@ _HOMES = {
     "ElmoError": "errors",
     "ElmoWarning": "errors",
     "LanguageModelScorer": "lm.scoring",
-    "ScalarMix": "model.layers",
-    "State": "model.bilm",
+    "ScalarMix": "model.scalar_mix",
+    "State": "model.state",
     "TokenFile": "embed.words",
     "batch_to_ids": "text.characters",
     "random_bilm": "model.bilm",

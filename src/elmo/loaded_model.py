@@ -21,8 +21,10 @@ from elmo.embed.pipeline import Pipeline
 from elmo.embed.words import TokenFile
 from elmo.errors import ConfigError, ElmoWarning
 from elmo.hub.names import HubOptions, open_model
-from elmo.model.bilm import BiLM, State, word_ids
+from elmo.model.bilm import BiLM
 from elmo.model.checkpoint import Checkpoint
+from elmo.model.ids import word_ids
+from elmo.model.state import State
 from elmo.runtime.devices import find_device
 from elmo.settings import ModelFormat, Precision, TokenizerName
 from elmo.text.files import Tokenizer, get_tokenizer

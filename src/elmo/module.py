@@ -16,8 +16,10 @@ from elmo.backends.cpu.model import PackedBiLM
 from elmo.config import ElmoConfig
 from elmo.errors import ConfigError
 from elmo.hub.names import HubOptions, open_model
-from elmo.model.bilm import BiLM, BiLMBase, BiLMOutput, CarriedState, checked_ids, word_ids
-from elmo.model.layers import ScalarMix
+from elmo.model.bilm import BiLM, BiLMBase, BiLMOutput
+from elmo.model.ids import checked_ids, word_ids
+from elmo.model.scalar_mix import ScalarMix
+from elmo.model.state import CarriedState
 from elmo.settings import ModelFormat
 from elmo.text.sentences import checked_sentences
 from elmo.weights.storage import save_checkpoint

@@ -10,9 +10,11 @@ import elmo.backends.cpu.characters
 from elmo import BiLM, ELMo, ElmoConfig
 from elmo.backends.cpu.model import PackedBiLM
 from elmo.hub.names import open_model
-from elmo.model.bilm import State, word_ids
-from elmo.model.layers import GRULayer, LayerState, LSTMLayer
+from elmo.model.cells import GRU, LSTM, LayerState
+from elmo.model.ids import word_ids
+from elmo.model.layers import run_packed
 from elmo.model.packing import pack
+from elmo.model.state import State
 from oracle import Oracle, random_tensors, write_files
 from strategies import ALPHABET, VOCABULARY, batches, options, plain_batches
 
@@ -173,11 +175,13 @@ def packed_run(layer, sequences):
     lengths = [len(sequence) for sequence in sequences]
     packing = pack(lengths)
     rows = len(sequences)
-    memory_dim = layer.bias.shape[0] // layer.n_gates
+    memory_dim = layer.bias.shape[0] // len(layer.gates)
     start = LayerState(
         torch.zeros(rows, layer.input_weight.shape[1]), torch.zeros(rows, memory_dim)
     )
-    outputs, _ = layer(torch.cat(sequences), packing.forward, packing.batch_sizes, start)
+    outputs, _ = run_packed(
+        layer, torch.cat(sequences), packing.forward, packing.batch_sizes, start
+    )
     flat = torch.empty_like(outputs)
     flat[packing.forward] = outputs
     return torch.split(flat, lengths)
@@ -190,7 +194,7 @@ def test_the_lstm_without_clips_is_torchs_lstm(dim, width):
     config = ElmoConfig.preset(
         "tiny", dim=dim, projection_dim=width, cell_clip=None, proj_clip=None
     )
-    layer = LSTMLayer(config)
+    layer = LSTM(config)
     theirs = torch.nn.LSTM(width, dim, proj_size=width if width < dim else 0)
     torch.manual_seed(0)
     for parameter in layer.parameters():
@@ -213,7 +217,7 @@ def test_the_gru_without_clips_and_projection_is_torchs_gru():
     config = ElmoConfig.preset(
         "tiny", dim=dim, projection_dim=dim, cell="gru", cell_clip=None, proj_clip=None
     )
-    layer = GRULayer(config)
+    layer = GRU(config)
     theirs = torch.nn.GRU(dim, dim)
     torch.manual_seed(0)
     for parameter in layer.parameters():

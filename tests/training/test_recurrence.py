@@ -6,12 +6,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from elmo.config import ElmoConfig
-from elmo.model.layers import GRULayer, LayerState, LSTMLayer
+from elmo.model.cells import GRU, LSTM, LayerState
 from elmo.training import recurrence
 from elmo.training.recurrence import run_layer
 
 
-def make_layers(kind=LSTMLayer, **changes):
+def make_layers(kind=LSTM, **changes):
     """Two directions of one layer."""
     torch.manual_seed(0)
     settings = {"dim": 5, "projection_dim": 3, "cell_clip": 0.4, "proj_clip": 0.2, **changes}
@@ -24,7 +24,7 @@ def make_layers(kind=LSTMLayer, **changes):
 
 def make_inputs(layers, time=4, rows=3):
     out = layers[0].input_weight.shape[1]
-    dim = layers[0].bias.shape[0] // layers[0].n_gates
+    dim = layers[0].bias.shape[0] // len(layers[0].gates)
     inputs = torch.randn(2, time, rows, out, dtype=torch.float64, requires_grad=True)
     state = LayerState(
         torch.randn(2, rows, out, dtype=torch.float64).clamp(-0.2, 0.2),
@@ -87,7 +87,7 @@ def test_gradients_are_those_of_finite_differences():
 
 
 def test_a_gru_takes_the_plain_loop():
-    layers = make_layers(GRULayer)
+    layers = make_layers(GRU)
     inputs, state, keep = make_inputs(layers)
     outputs, end = run_layer(layers, inputs, state, keep)
     assert torch.equal(outputs[:, -1], end.hidden)

@@ -19,7 +19,7 @@ from elmo.bulk.writer import VectorInfo, VectorWriter
 from elmo.embed.selection import select_layers
 from elmo.embedder import ELMo
 from elmo.errors import ConfigError, OutputError
-from elmo.model.bilm import State
+from elmo.model.state import State
 from elmo.settings import EmbedSettings
 from elmo.text.files import (
     TextFile,

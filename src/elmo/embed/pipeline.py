@@ -30,7 +30,9 @@ from elmo.embed.results import EmbeddedBatch, deliver_tensors
 from elmo.embed.selection import Selection
 from elmo.embed.words import TokenFile, WordVectors
 from elmo.errors import ConfigError, ElmoError
-from elmo.model.bilm import BiLM, CarriedState, State, WordIds, zero_state
+from elmo.model.bilm import BiLM
+from elmo.model.ids import WordIds
+from elmo.model.state import CarriedState, State, zero_state
 from elmo.model.word_lookup import WordLookup
 from elmo.runtime.devices import exact_products, free_memory, is_out_of_memory, send
 from elmo.settings import StatePolicy

@@ -19,8 +19,10 @@ from elmo.embed.selection import select_layers
 from elmo.errors import MissingFileError, WeightsError
 from elmo.lm.output_base import OutputLayer
 from elmo.lm.softmax import load_output_layer
-from elmo.model.bilm import BiLM, State, word_ids
+from elmo.model.bilm import BiLM
 from elmo.model.checkpoint import Checkpoint
+from elmo.model.ids import word_ids
+from elmo.model.state import State
 from elmo.runtime.devices import find_device
 from elmo.settings import Precision, StatePolicy
 from elmo.text.characters import BEGIN_SENTENCE, END_SENTENCE

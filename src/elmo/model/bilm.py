@@ -1,110 +1,44 @@
 """The bidirectional language model: ids of words in, every layer of every word out.
 
-`BiLM` is the plain, differentiable model. What it shares with its packed twin for inference
-(`packed.PackedBiLM`) is in `BiLMBase`: how words become types, how the two directions read a batch,
-how layers stack, and what state they start from and end in.
+`BiLM` is the plain, differentiable model. `BiLMBase` is what it shares with its faster versions in
+`elmo.backends`: how the two directions read a batch, how layers stack, and what state they start
+from and end in. One batch goes through it like this:
+
+    run            add boundaries, find the distinct words          ids (batch, time, ...)
+    encode_words   a context-free vector for each distinct word     (m, projection_dim)
+    contextualize  all recurrent layers, forward and backward       layers x (n, 2 * projection_dim)
+    run            remove boundaries, pad                           (layers + 1, batch, time, ...)
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from functools import partial
 
 import torch
 from torch import Tensor, nn
 
 from elmo.config import ElmoConfig
 from elmo.errors import ConfigError, InputError
+from elmo.model.cells import Cell, LayerState, cell_class
 from elmo.model.checkpoint import Checkpoint
-from elmo.model.layers import (
-    CharacterEncoder,
-    GRULayer,
-    LayerState,
-    LSTMLayer,
-    RecurrentLayer,
-    WordEncoder,
-)
+from elmo.model.ids import boundary_ids, checked_ids
+from elmo.model.layers import CharacterEncoder, WordEncoder, run_packed
 from elmo.model.packing import Packing, inverse, pack
+from elmo.model.state import State, zero_state
 from elmo.text.alphabet import Alphabet, require_alphabet
-from elmo.text.characters import BEGIN_SENTENCE, END_SENTENCE, CharacterMapper
-from elmo.text.vocabulary import Vocabulary, WordMapper
+from elmo.text.vocabulary import Vocabulary
 
 LayerFunction = Callable[
     [Tensor, Tensor | None, Sequence[int], LayerState], tuple[Tensor, LayerState]
 ]
-WordIds = CharacterMapper | WordMapper
-
-_ID_TYPES = (torch.int64, torch.int32, torch.int16)
-"""Types of numbers that every id of a character fits into."""
-
-
-class State(NamedTuple):
-    """What all recurrent layers remember, for each row (sentence or stream) of a batch."""
-
-    hidden: Tensor
-    """Shape `(layers, 2, rows, projection_dim)`; directions forward, backward."""
-    memory: Tensor
-    """Shape `(layers, 2, rows, dim)`."""
-
-    @property
-    def rows(self) -> int:
-        """How many rows there are."""
-        return self.hidden.shape[2]
-
-    def take(self, rows: Tensor | slice) -> State:
-        """Give the state of some rows."""
-        return State(self.hidden[:, :, rows], self.memory[:, :, rows])
-
-    def repeat(self, rows: int) -> State:
-        """Give a state whose rows all equal this one's only row."""
-        return State(self.hidden.expand(-1, -1, rows, -1), self.memory.expand(-1, -1, rows, -1))
-
-    def layer(self, layer: int, direction: int) -> LayerState:
-        """Give one layer's part in one direction."""
-        return LayerState(self.hidden[layer, direction], self.memory[layer, direction])
-
-
-def zero_state(config: ElmoConfig, rows: int, like: Tensor) -> State:
-    """Give the state before anything was read."""
-    shape = (config.n_layers, 2, rows)
-    return State(
-        like.new_zeros(*shape, config.projection_dim, dtype=torch.float32),
-        like.new_zeros(*shape, config.dim, dtype=torch.float32),
-    )
-
-
-class CarriedState:
-    """State handed from batch to batch, row by row, exactly as AllenNLP does it.
-
-    It grows by zero rows when a larger batch comes; rows beyond a smaller batch are kept for later.
-
-    Args:
-        config: Sizes.
-    """
-
-    def __init__(self, config: ElmoConfig) -> None:
-        self._config = config
-        self.state: State | None = None
-
-    def first_rows(self, rows: int, device: torch.device) -> State:
-        """Give what the first rows remember."""
-        like = torch.empty(0, device=device)
-        known = self.state or zero_state(self._config, 0, like)
-        fresh = zero_state(self._config, max(0, rows - known.rows), like)
-        self.state = State(*(torch.cat(pair, dim=2) for pair in zip(known, fresh, strict=True)))
-        return self.state.take(slice(0, rows))
-
-    def keep(self, final: State) -> None:
-        """Remember what the first rows have become."""
-        assert self.state is not None
-        for kept, new in zip(self.state, final, strict=True):
-            kept[:, :, : final.rows] = new.detach()
+"""One direction of one recurrent layer; arguments and results are those of `run_packed`."""
 
 
 @dataclass(frozen=True)
 class BiLMOutput:
-    """What a biLM says about a padded batch."""
+    """What a biLM computes for a padded batch."""
 
     layers: Tensor
     """Shape `(layers + 1, batch, time, 2 * projection_dim)`, zero where there is no word."""
@@ -122,7 +56,7 @@ class BiLMBase:
     """The ids of `<S>` and `</S>`, int64 `(2, max_characters)` or `(2,)`."""
 
     def encode_words(self, ids: Tensor) -> Tensor:
-        """Give the context-free vectors of words.
+        """Encode words without their context.
 
         Args:
             ids: Character ids `(n, max_characters)` or word ids `(n,)`.
@@ -133,8 +67,40 @@ class BiLMBase:
         raise NotImplementedError
 
     def layers_of(self, direction: int) -> Sequence[LayerFunction]:
-        """Give the recurrent layers that read forwards (0) or backwards (1)."""
+        """Return the recurrent layers that read forwards (0) or backwards (1)."""
         raise NotImplementedError
+
+    def run(
+        self, ids: Tensor, state: State | None = None, keep_boundaries: bool = False
+    ) -> BiLMOutput:
+        """Read a padded batch; sentence boundaries are added inside and removed after.
+
+        Args:
+            ids: Character ids `(batch, time, max_characters)` or, in a model that reads words, word
+                ids `(batch, time)`; 0 on the right of shorter sentences.
+            state: What the layers remember at the start, a row for each sentence; zero if None.
+            keep_boundaries: Whether the outputs of `<S>` and `</S>` are wanted too; time is then
+                longer by two.
+        """
+        ids = checked_ids(ids)
+        mask = (ids > 0).any(dim=-1) if self.config.reads_characters else ids > 0
+        lengths = mask.sum(dim=1)
+        if not torch.equal(mask, _prefix_mask(lengths, mask.shape[1])):
+            raise InputError("ids: words must stand on the left of each row, padding on the right")
+        types, places = torch.unique(ids[mask], dim=0, return_inverse=True)
+        vectors = self.encode_words(torch.cat([self.boundaries.to(ids.device), types]))
+        tokens, inside = _with_boundaries(places + 2, mask, lengths)
+        layers, final = self.contextualize(vectors, tokens, (lengths + 2).tolist(), state)
+        # Layer 0 is the context-free vector twice, so that it is as wide as the others.
+        context_free = vectors[tokens]
+        flat = torch.stack([torch.cat([context_free, context_free], dim=1), *layers])
+        if keep_boundaries:
+            mask = _prefix_mask(lengths + 2, mask.shape[1] + 2)
+        else:
+            flat = flat.index_select(1, inside)
+        padded = flat.new_zeros(flat.shape[0], *mask.shape, flat.shape[2])
+        padded[:, mask] = flat
+        return BiLMOutput(padded, mask, final)
 
     def contextualize(
         self,
@@ -185,7 +151,7 @@ class BiLMBase:
         start: State,
         depth: int,
     ) -> tuple[list[Tensor], list[LayerState]]:
-        """Read in one direction; outputs are in reading order."""
+        """Read in one direction; outputs `(n, projection_dim)` are in reading order."""
         outputs: list[Tensor] = []
         ends: list[LayerState] = []
         inputs = vectors
@@ -203,7 +169,7 @@ class BiLMBase:
         return outputs, ends
 
     def after_boundary(self, state: State | None = None) -> State:
-        """Give the state, one row, in which the first word of a sentence is read.
+        """Return the state, one row, in which the first word of a sentence is read.
 
         The forward layers have then read `<S>` and the backward layers `</S>`.
 
@@ -211,51 +177,20 @@ class BiLMBase:
             state: What the layers remember before the sentence, one row; zero if None.
         """
         vectors = self.encode_words(self.boundaries)
-        ends = [
-            self.contextualize(vectors, torch.tensor([side], device=vectors.device), [1], state)[1]
+        (_, begin), (_, end) = (
+            self.contextualize(vectors, torch.tensor([side], device=vectors.device), [1], state)
             for side in range(2)
-        ]
+        )
         return State(
             *(
-                torch.stack([parts[0][:, 0], parts[1][:, 1]], dim=1)
-                for parts in zip(*ends, strict=True)
+                torch.stack([forward[:, 0], backward[:, 1]], dim=1)
+                for forward, backward in zip(begin, end, strict=True)
             )
         )
 
-    def run(
-        self, ids: Tensor, state: State | None = None, keep_boundaries: bool = False
-    ) -> BiLMOutput:
-        """Read a padded batch; sentence boundaries are added inside and removed after.
-
-        Args:
-            ids: Character ids `(batch, time, max_characters)` or, in a model that reads words, word
-                ids `(batch, time)`; 0 on the right of shorter sentences.
-            state: What the layers remember at the start, a row for each sentence; zero if None.
-            keep_boundaries: Whether the outputs of `<S>` and `</S>` are wanted too; time is then
-                longer by two.
-        """
-        ids = checked_ids(ids)
-        mask = (ids > 0).any(dim=-1) if self.config.reads_characters else ids > 0
-        lengths = mask.sum(dim=1)
-        if not torch.equal(mask, _prefix_mask(lengths, mask.shape[1])):
-            raise InputError("ids: words must stand on the left of each row, padding on the right")
-        types, places = torch.unique(ids[mask], dim=0, return_inverse=True)
-        vectors = self.encode_words(torch.cat([self.boundaries.to(ids.device), types]))
-        tokens, inside = _with_boundaries(places + 2, mask, lengths)
-        layers, final = self.contextualize(vectors, tokens, (lengths + 2).tolist(), state)
-        context_free = vectors[tokens]
-        flat = torch.stack([torch.cat([context_free, context_free], dim=1), *layers])
-        if keep_boundaries:
-            mask = _prefix_mask(lengths + 2, mask.shape[1] + 2)
-        else:
-            flat = flat.index_select(1, inside)
-        padded = flat.new_zeros(flat.shape[0], *mask.shape, flat.shape[2])
-        padded[:, mask] = flat
-        return BiLMOutput(padded, mask, final)
-
 
 class BiLM(nn.Module, BiLMBase):
-    """The biLM in plain PyTorch, for training, fine-tuning and as the reference of the fast path.
+    """The biLM in plain PyTorch, for training, fine-tuning and as the reference of all backends.
 
     Args:
         config: Sizes.
@@ -283,29 +218,33 @@ class BiLM(nn.Module, BiLMBase):
         self.words: CharacterEncoder | WordEncoder = (
             CharacterEncoder(config) if config.reads_characters else WordEncoder(config)
         )
-        layer = {"lstm": LSTMLayer, "gru": GRULayer}[config.cell]
-        self.forward_layers = nn.ModuleList(layer(config) for _ in range(config.n_layers))
-        self.backward_layers = nn.ModuleList(layer(config) for _ in range(config.n_layers))
+        cell = cell_class(config.cell)
+        self.forward_layers = nn.ModuleList(cell(config) for _ in range(config.n_layers))
+        self.backward_layers = nn.ModuleList(cell(config) for _ in range(config.n_layers))
         boundaries = boundary_ids(config, vocabulary, alphabet)
         self.register_buffer("boundaries", boundaries, persistent=False)
         if not self.words.embedding.weight.is_meta:
             self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw fresh weights."""
+        """Initialize the weights."""
         self.words.reset_parameters()
-        for layer in (*self.forward_layers, *self.backward_layers):
-            assert isinstance(layer, RecurrentLayer)
-            layer.reset_parameters()
+        for cell in (*self.cells(0), *self.cells(1)):
+            cell.reset_parameters()
+
+    def cells(self, direction: int) -> list[Cell]:
+        """Return the cells of all layers of one direction, the lowest first."""
+        layers = (self.forward_layers, self.backward_layers)[direction]
+        return [layer for layer in layers if isinstance(layer, Cell)]
 
     def encode_words(self, ids: Tensor) -> Tensor:
-        """Give the context-free vectors of words; see `BiLMBase.encode_words`."""
+        """Encode words without their context; see `BiLMBase.encode_words`."""
         vectors: Tensor = self.words(ids)
         return vectors
 
     def layers_of(self, direction: int) -> Sequence[LayerFunction]:
-        """Give the recurrent layers of one direction."""
-        return list((self.forward_layers, self.backward_layers)[direction])
+        """Return the recurrent layers of one direction."""
+        return [partial(run_packed, cell) for cell in self.cells(direction)]
 
     def forward(
         self, ids: Tensor, state: State | None = None, keep_boundaries: bool = False
@@ -323,7 +262,7 @@ class BiLM(nn.Module, BiLMBase):
         return model.eval()
 
     def to_checkpoint(self) -> Checkpoint:
-        """Give the weights in the form that can be saved."""
+        """Return the weights in the form that can be saved."""
         tensors = {name: t.detach().cpu().float() for name, t in self.state_dict().items()}
         return Checkpoint(
             config=self.config,
@@ -334,47 +273,10 @@ class BiLM(nn.Module, BiLMBase):
 
 
 def random_bilm(config: ElmoConfig, seed: int = 0, alphabet: Alphabet | None = None) -> BiLM:
-    """Give an untrained model, always the same for the same sizes and seed."""
+    """Return an untrained model, always the same for the same sizes and seed."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         return BiLM(config, alphabet=alphabet).eval()
-
-
-def checked_ids(ids: Tensor) -> Tensor:
-    """Give ids as int64, or say what they are instead.
-
-    Kernels take ids for places in memory, and would read anywhere with other numbers.
-    """
-    if not isinstance(ids, Tensor):
-        received = f"a {type(ids).__name__}"
-    elif ids.dtype not in _ID_TYPES:
-        received = str(ids.dtype).removeprefix("torch.")
-    else:
-        return ids.long()
-    raise InputError(
-        f"ids are {received}, expected a tensor of whole numbers (int64) as batch_to_ids gives it"
-    )
-
-
-def word_ids(
-    config: ElmoConfig, vocabulary: Vocabulary | None, alphabet: Alphabet | None = None
-) -> WordIds:
-    """Give what turns words into the ids that a model with these sizes reads."""
-    if config.reads_characters:
-        require_alphabet(config, alphabet)
-        return CharacterMapper(config.max_characters, alphabet=alphabet)
-    if vocabulary is None:
-        raise InputError("a model that reads words needs its vocabulary to look words up")
-    return WordMapper(vocabulary)
-
-
-def boundary_ids(
-    config: ElmoConfig, vocabulary: Vocabulary | None, alphabet: Alphabet | None = None
-) -> Tensor:
-    """Give the ids of `<S>` and `</S>`, int64 `(2, max_characters)` or `(2,)`."""
-    if not config.reads_characters and vocabulary is None:
-        return torch.tensor([1, 2])  # bilm-tf wants <S> and </S> to be the first two words
-    return word_ids(config, vocabulary, alphabet).rows([BEGIN_SENTENCE, END_SENTENCE])
 
 
 def _prefix_mask(lengths: Tensor, time: int) -> Tensor:

@@ -12,8 +12,9 @@ from elmo.errors import ConfigError
 from elmo.hub.names import open_model
 from elmo.lm.output_base import OutputLayer
 from elmo.lm.softmax import load_output_layer, make_output_layer
-from elmo.model.bilm import BiLM, WordIds, word_ids
+from elmo.model.bilm import BiLM
 from elmo.model.checkpoint import Checkpoint, is_adaptive
+from elmo.model.ids import WordIds, word_ids
 from elmo.model.layers import WordEncoder
 from elmo.settings import SoftmaxKind
 from elmo.text.alphabet import Alphabet

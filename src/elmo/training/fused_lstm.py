@@ -24,11 +24,11 @@ from elmo.backends.gpu.kernels.lstm_cell import (
     hidden_backward,
     hidden_forward,
 )
-from elmo.model.layers import LayerState, RecurrentLayer
+from elmo.model.cells import Cell, LayerState
 
 
 def run_fused_lstm(
-    sides: Sequence[RecurrentLayer], inputs: Tensor, state: LayerState, keep: Tensor | None
+    sides: Sequence[Cell], inputs: Tensor, state: LayerState, keep: Tensor | None
 ) -> tuple[Tensor, LayerState]:
     """Read streams with both directions of one LSTM layer; see `recurrence.run_layer`.
 

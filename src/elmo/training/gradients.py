@@ -12,7 +12,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from elmo.lm.adaptive_softmax import AdaptiveSoftmax
 from elmo.lm.output_base import Drawn
-from elmo.model.bilm import State
+from elmo.model.state import State
 from elmo.training.graphed_step import GraphedStep
 from elmo.training.language_model import LanguageModel
 from elmo.training.optimizers import Recipe

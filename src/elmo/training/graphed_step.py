@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from elmo.lm.output_base import Drawn
-from elmo.model.bilm import State
+from elmo.model.state import State
 from elmo.training.streams import Batch
 
 _WARM_UP = 3

@@ -15,12 +15,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from elmo.model.layers import LayerState, LSTMLayer, RecurrentLayer
+from elmo.model.cells import LSTM, Cell, LayerState
+from elmo.model.layers import run_steps
 from elmo.training.fused_lstm import run_fused_lstm
 
 
 def run_layer(
-    sides: Sequence[RecurrentLayer],
+    sides: Sequence[Cell],
     inputs: Tensor,
     state: LayerState,
     keep: Tensor | None,
@@ -39,7 +40,7 @@ def run_layer(
     Returns:
         Outputs of shape `(2, time, rows, projection_dim)` and the state after the last word.
     """
-    if fused and isinstance(sides[0], LSTMLayer):
+    if fused and isinstance(sides[0], LSTM):
         return run_fused_lstm(sides, inputs, state, keep)
     products = torch.stack(
         [
@@ -47,31 +48,26 @@ def run_layer(
             for side, vectors in zip(sides, inputs, strict=True)
         ]
     )
-    run = _run_lstm if isinstance(sides[0], LSTMLayer) else _run_plainly
+    run = _run_lstm if isinstance(sides[0], LSTM) else _run_plainly
     return run(sides, products, state, keep)
 
 
 def _run_plainly(
-    sides: Sequence[RecurrentLayer], products: Tensor, state: LayerState, keep: Tensor | None
+    sides: Sequence[Cell], products: Tensor, state: LayerState, keep: Tensor | None
 ) -> tuple[Tensor, LayerState]:
-    """Take step after step, one direction after the other; the reference."""
+    """Run the cell step by step, one direction after the other; the reference."""
     outputs, ends = [], []
     for number, side in enumerate(sides):
-        now = LayerState(state.hidden[number], state.memory[number])
-        read = []
-        for time, step_inputs in enumerate(products[number]):
-            if keep is not None:
-                now = LayerState(now.hidden * keep[time], now.memory * keep[time])
-            now = side.step(step_inputs, now)
-            read.append(now.hidden)
+        before = LayerState(state.hidden[number], state.memory[number])
+        read, end = run_steps(side, products[number], before, keep)
         outputs.append(torch.stack(read))
-        ends.append(now)
+        ends.append(end)
     hidden, memory = (torch.stack(parts) for parts in zip(*ends, strict=True))
     return torch.stack(outputs), LayerState(hidden, memory)
 
 
 def _run_lstm(
-    sides: Sequence[RecurrentLayer], products: Tensor, state: LayerState, keep: Tensor | None
+    sides: Sequence[Cell], products: Tensor, state: LayerState, keep: Tensor | None
 ) -> tuple[Tensor, LayerState]:
     projections: list[Tensor] = [
         side.projection_weight for side in sides if side.projection_weight is not None
@@ -90,7 +86,7 @@ def _run_lstm(
 
 
 class _LSTM(torch.autograd.Function):
-    """`LSTMLayer.step` over all time steps of both directions, its backward pass written out.
+    """`LSTM.step` over all time steps of both directions, its backward pass written out.
 
     No gradient goes to the state at the start: back-propagation through time is truncated there.
     Inside, time comes before direction: `(time, 2, rows, ...)`.

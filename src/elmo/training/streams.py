@@ -26,7 +26,7 @@ import torch
 from torch import Tensor
 
 from elmo.errors import ConfigError, InputError
-from elmo.model.bilm import WordIds
+from elmo.model.ids import WordIds
 from elmo.text.characters import BEGIN_SENTENCE, END_SENTENCE, CharacterMapper
 from elmo.text.vocabulary import UNKNOWN, Vocabulary
 from elmo.training.corpus.shards import Shard

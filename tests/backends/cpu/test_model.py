@@ -16,8 +16,8 @@ from elmo.backends.cpu.native import Format, native_format
 from elmo.backends.cpu.products import packing_works, runs_natively
 from elmo.backends.gpu.model import FusedBiLM
 from elmo.errors import ConfigError, InputError, WeightsError
-from elmo.model.bilm import word_ids
-from elmo.model.layers import LayerState
+from elmo.model.cells import LayerState
+from elmo.model.ids import word_ids
 from strategies import (
     alphabet_config,
     batches,

@@ -28,8 +28,8 @@ from elmo.backends.cpu.native_layers import gate_places
 from elmo.backends.cpu.native_resources import own_threads, reused_rows, thread_count
 from elmo.backends.cpu.products import Bricks, NativeLinear, runs_natively
 from elmo.errors import ElmoWarning
-from elmo.model.bilm import State, zero_state
 from elmo.model.layers import Highway
+from elmo.model.state import State, zero_state
 from elmo.text.characters import batch_to_ids
 from strategies import seeded_bilm
 

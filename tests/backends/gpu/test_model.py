@@ -16,7 +16,7 @@ from elmo.backends.gpu.kernels.gpu import is_interpreted
 from elmo.backends.gpu.kernels.inference_graphs import GraphCache
 from elmo.backends.gpu.model import FusedBiLM, can_fuse
 from elmo.errors import ConfigError, WeightsError
-from elmo.model.bilm import word_ids
+from elmo.model.ids import word_ids
 from elmo.model.packing import pack, pack_on, padded_places, step_runs
 from strategies import (
     alphabet_config,

@@ -16,7 +16,7 @@ from elmo.backends.gpu.word_table import DeviceWordVectors, sizes_of
 from elmo.embed.pipeline import Pipeline
 from elmo.embed.selection import select_layers
 from elmo.errors import ConfigError, ElmoError, InputError
-from elmo.model.bilm import word_ids
+from elmo.model.ids import word_ids
 from elmo.runtime.devices import is_out_of_memory
 from elmo.text.sentences import collector_paused, listed_sentences
 from strategies import batches, seeded_bilm

@@ -31,10 +31,12 @@ from elmo.backends.cpu.native_layers import LayerInputs, LSTMKernel, ReadingKern
 from elmo.backends.cpu.native_resources import empty_rows, own_threads
 from elmo.backends.cpu.products import Bricks, FrozenLinear, NativeLinear, fit_halves
 from elmo.errors import WeightsError
-from elmo.model.bilm import BiLM, BiLMBase, State, checked_ids, zero_state
+from elmo.model.bilm import BiLM, BiLMBase
+from elmo.model.cells import GRU, LSTM, Cell, LayerState
 from elmo.model.checkpoint import Checkpoint, Tensors
-from elmo.model.layers import GRULayer, LayerState, LSTMLayer, RecurrentLayer
+from elmo.model.ids import checked_ids
 from elmo.model.packing import step_runs
+from elmo.model.state import State, zero_state
 from elmo.settings import Precision
 
 _SLICE_BYTES = 16 << 20
@@ -159,7 +161,7 @@ class PackedLayer:
     output_scale: float = 1.0
     """Factor of the projection."""
 
-    def __init__(self, layer: RecurrentLayer, bricks: Bricks, consume: bool) -> None:
+    def __init__(self, layer: Cell, bricks: Bricks, consume: bool) -> None:
         self._dtype = bricks.dtype
         self._cell_clip, self._proj_clip = layer.cell_clip, layer.proj_clip
         self._small = {
@@ -189,7 +191,7 @@ class PackedLayer:
     def __call__(
         self, inputs: Tensor, index: Tensor | None, batch_sizes: Sequence[int], state: LayerState
     ) -> tuple[Tensor, LayerState]:
-        """Run over a packed batch; see `RecurrentLayer.forward`."""
+        """Run over a packed batch; see `run_packed`."""
         hidden = state.hidden.to(self._dtype, copy=True)
         memory = state.memory.to(torch.float32, copy=True)
         outputs = torch.empty(sum(batch_sizes), hidden.shape[1])
@@ -277,7 +279,7 @@ class PackedLayer:
 
 
 class PackedLSTM(PackedLayer):
-    """`LSTMLayer` for inference.
+    """`LSTM` for inference.
 
     tanh(x) = 2 (s - 1/2) with s = 1 / (1 + exp(-2 x)): the factor 2 of the candidate is in the sum
     below, that of the output in the projection.
@@ -296,7 +298,7 @@ class PackedLSTM(PackedLayer):
 
 
 class NativeLSTM(PackedLayer):
-    """`LSTMLayer` for inference by the native kernel, all time steps in one call.
+    """`LSTM` for inference by the native kernel, all time steps in one call.
 
     Args:
         layer: The plain layer; without a projection, only for formats that do not round cells.
@@ -304,7 +306,7 @@ class NativeLSTM(PackedLayer):
         consume: Free the plain layer's weights on the way.
     """
 
-    def __init__(self, layer: RecurrentLayer, bricks: Bricks, consume: bool) -> None:
+    def __init__(self, layer: Cell, bricks: Bricks, consume: bool) -> None:
         self._dim = layer.recurrent_weight.shape[0] // 4
         self._places = gate_places(self._dim)
         hidden = layer.recurrent_weight.shape[1]
@@ -329,7 +331,7 @@ class NativeLSTM(PackedLayer):
     def __call__(
         self, inputs: Tensor, index: Tensor | None, batch_sizes: Sequence[int], state: LayerState
     ) -> tuple[Tensor, LayerState]:
-        """Run over a packed batch; see `RecurrentLayer.forward`."""
+        """Run over a packed batch; see `run_packed`."""
         hidden = state.hidden.to(torch.float32, copy=True).contiguous()
         memory = empty_rows(len(hidden), self.kernel.cells)
         memory[:, : self._dim] = state.memory
@@ -376,7 +378,7 @@ class NativeLSTM(PackedLayer):
 
 
 class PackedGRU(PackedLayer):
-    """`GRULayer` for inference; for tanh see `PackedLSTM`."""
+    """`GRU` for inference; for tanh see `PackedLSTM`."""
 
     gate_order = (0, 1, 2)  # r, z, n
     gate_scales = (-1, -1, -2)
@@ -395,13 +397,13 @@ class PackedGRU(PackedLayer):
 
 
 def _pack_layer(layer: nn.Module, bricks: Bricks, consume: bool) -> PackedLayer:
-    if isinstance(layer, LSTMLayer):
+    if isinstance(layer, LSTM):
         if bricks.format is not None and (
             layer.projection_weight is not None or bricks.format in FLOAT_INPUTS
         ):
             return NativeLSTM(layer, bricks, consume)
         return PackedLSTM(layer, bricks, consume)
-    assert isinstance(layer, GRULayer)
+    assert isinstance(layer, GRU)
     return PackedGRU(layer, bricks, consume)
 
 

@@ -11,10 +11,10 @@ from torch import Tensor
 from elmo.backends.gpu.kernels.inference_cell import Target, lstm_cell, store_step
 from elmo.backends.gpu.kernels.inference_row import cell_of_one_row, project_one_row
 from elmo.config import ElmoConfig
-from elmo.model.bilm import State
+from elmo.model.cells import LSTM
 from elmo.model.checkpoint import Tensors
-from elmo.model.layers import LSTMLayer
 from elmo.model.packing import step_runs
+from elmo.model.state import State
 
 _SLICE_BYTES = 1 << 30
 """Size of the buffer for input products of upper layers."""
@@ -35,7 +35,7 @@ class FusedLayer:
 
     def __init__(
         self,
-        sides: tuple[LSTMLayer, LSTMLayer],
+        sides: tuple[LSTM, LSTM],
         config: ElmoConfig,
         dtype: torch.dtype,
         device: torch.device,

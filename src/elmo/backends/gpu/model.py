@@ -35,10 +35,13 @@ from elmo.backends.gpu.kernels.inference_graphs import GraphCache, Tensors
 from elmo.backends.gpu.layer import Buffers, FusedLayer, ProductRoom, product_bytes
 from elmo.config import ElmoConfig
 from elmo.errors import ConfigError, WeightsError
-from elmo.model.bilm import BiLM, BiLMBase, State, checked_ids, zero_state
+from elmo.model.bilm import BiLM, BiLMBase
+from elmo.model.cells import LSTM
 from elmo.model.checkpoint import Checkpoint
-from elmo.model.layers import CharacterEncoder, LSTMLayer
+from elmo.model.ids import checked_ids
+from elmo.model.layers import CharacterEncoder
 from elmo.model.packing import pack_on, padded_places
+from elmo.model.state import State, zero_state
 from elmo.runtime.devices import exact_products, send
 from elmo.settings import Precision
 
@@ -139,7 +142,7 @@ class FusedBiLM(BiLMBase):
             self._layers = [
                 FusedLayer((forward, backward), self.config, self._dtype, place, self._compiled)
                 for forward, backward in zip(bilm.forward_layers, bilm.backward_layers, strict=True)
-                if isinstance(forward, LSTMLayer) and isinstance(backward, LSTMLayer)
+                if isinstance(forward, LSTM) and isinstance(backward, LSTM)
             ]
         self._room = ProductRoom.on(place)
         self._graphs = GraphCache() if place.type == "cuda" else None

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from elmo.config import ElmoConfig
-from elmo.model.layers import LayerState, LSTMLayer
+from elmo.model.cells import LSTM, LayerState
 from elmo.training.recurrence import run_layer
 
 
@@ -15,7 +15,7 @@ def make_layers(device="cpu", **changes):
     torch.manual_seed(0)
     sizes = {"dim": 5, "projection_dim": 3, "cell_clip": 0.4, "proj_clip": 0.2, **changes}
     config = ElmoConfig.preset("tiny", **sizes)
-    layers = torch.nn.ModuleList(LSTMLayer(config) for _ in range(2))
+    layers = torch.nn.ModuleList(LSTM(config) for _ in range(2))
     for parameter in layers.parameters():
         torch.nn.init.normal_(parameter, std=1.0)
     return layers.to(device)
