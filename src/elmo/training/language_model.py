@@ -10,8 +10,10 @@ from torch import Tensor, nn
 
 from elmo.backends.gpu.kernels.gpu import triton_ready
 from elmo.lm.output_base import Drawn, OutputLayer
-from elmo.model.bilm import BiLM, State, zero_state
-from elmo.model.layers import CharacterEncoder, LayerState, RecurrentLayer
+from elmo.model.bilm import BiLM
+from elmo.model.cells import Cell, LayerState
+from elmo.model.layers import CharacterEncoder
+from elmo.model.state import State, zero_state
 from elmo.text.characters import padding_character
 from elmo.training.characters import encode_spelling
 from elmo.training.recurrence import run_layer
@@ -135,8 +137,8 @@ class LanguageModel(nn.Module):
         return F.dropout(values, self.dropout, self.training)
 
 
-def _recurrent(sides: Sequence[nn.Module]) -> list[RecurrentLayer]:
-    return [side for side in sides if isinstance(side, RecurrentLayer)]
+def _recurrent(sides: Sequence[nn.Module]) -> list[Cell]:
+    return [side for side in sides if isinstance(side, Cell)]
 
 
 def _joined(ends: list[LayerState]) -> State:
