@@ -19,6 +19,7 @@ from elmo.settings import ModelChoice, ReadingSettings, StatePolicy, SurprisalUn
 
 if TYPE_CHECKING:
     from elmo.lm.scoring import LanguageModelScorer, SentenceScore, Substitutes
+    from elmo.model.perplexity import Perplexity
     from elmo.text.files import TextFile, Tokenizer
 
 _MODEL = ModelChoice()
@@ -84,18 +85,7 @@ def perplexity(
             count_unknown=not skip_unknown,
             batch_size=settings.batch_size,
         )
-    if as_json:
-        facts = {**dataclasses.asdict(found), "unknown_rate": found.unknown_rate}
-        show(json.dumps(facts, indent=2))
-        return DONE
-    show(f"forward     {found.forward:,.3f}")
-    show(f"backward    {found.backward:,.3f}")
-    show(f"mean        {found.mean:,.3f}")
-    show(f"sentences   {found.n_sentences:,}")
-    show(f"words       {found.n_words:,}")
-    treated = "counted as <UNK>" if found.counts_unknown else "not counted"
-    show(f"unknown     {found.n_unknown:,} ({found.unknown_rate:.2%} of the words, {treated})")
-    show(f"predictions {found.n_predictions:,} in each direction")
+    _show_perplexity(found, as_json)
     _tell_of_cut_words(scorer)
     return DONE
 
@@ -216,15 +206,22 @@ def _show_heldout(
     found = heldout_perplexity(
         choice.model or DEFAULT_MODEL, folder, choice.device, words, show_progress=not quiet
     )
+    _show_perplexity(found, as_json)
+    return DONE
+
+
+def _show_perplexity(found: Perplexity, as_json: bool) -> None:
     if as_json:
-        show(json.dumps(dataclasses.asdict(found), indent=2))
-        return DONE
+        show(json.dumps(found.to_dict(), indent=2))
+        return
     show(f"forward     {found.forward:,.3f}")
     show(f"backward    {found.backward:,.3f}")
-    show(f"mean        {found.mean:,.3f}")
+    show(f"mean        {found.mean:,.3f} (geometric)")
+    show(f"sentences   {found.n_sentences:,}")
+    show(f"words       {found.n_words:,}")
+    treated = "counted as <UNK>" if found.counts_unknown else "not counted"
+    show(f"unknown     {found.n_unknown:,} ({found.unknown_rate:.2%} of the words, {treated})")
     show(f"predictions {found.n_predictions:,} in each direction")
-    show(f"unknown     {found.unknown_rate:.2%} of the held-out words, counted as <UNK>")
-    return DONE
 
 
 def marked_words(sentence: str, tokenizer: Tokenizer) -> tuple[list[str], list[int]]:

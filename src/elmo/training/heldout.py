@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import dataclasses
 from pathlib import Path
 
 import torch
@@ -11,6 +11,7 @@ from tqdm.auto import tqdm
 from elmo.errors import InputError, WeightsError
 from elmo.hub.names import open_model
 from elmo.model.checkpoint import Checkpoint
+from elmo.model.perplexity import Perplexity
 from elmo.runtime.devices import find_device
 from elmo.text.vocabulary import Vocabulary
 from elmo.training.build import build_model, model_ids
@@ -24,22 +25,8 @@ _ROW_TOKENS = 500
 """Held-out text is read in up to 32 streams, each at least so long: the same for every batch."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class HeldoutPerplexity:
-    """How well a model predicts held-out documents, read on and on as in training."""
-
-    forward: float
-    backward: float
-    mean: float
-    """Of the two."""
-    n_predictions: int
-    """Words and boundaries that were predicted in each direction."""
-    unknown_rate: float
-    """Share of all held-out words that are not in the vocabulary."""
-
-
 def heldout_streams(corpus: Corpus, model: LanguageModel, unroll: int) -> Streams | None:
-    """Give the held-out text of a corpus as streams; None if there is none."""
+    """Return the held-out text of a corpus as streams; None if there is none."""
     places = sum(len(s.tokens) + len(s.sentence_starts) - 1 for s in corpus.heldout)
     if places == 0:
         return None
@@ -59,8 +46,10 @@ def heldout_perplexity(
     device: str | torch.device | None = None,
     most_words: int | None = None,
     show_progress: bool = False,
-) -> HeldoutPerplexity:
+) -> Perplexity:
     """Measure a trained model on the held-out text of a prepared corpus, as `elmo train` does.
+
+    Sentences and words are counted over all held-out text, even where `most_words` reads less.
 
     Args:
         name: The model, with an output layer for the words of the corpus.
@@ -83,14 +72,12 @@ def heldout_perplexity(
     found = measure(
         model, tqdm(streams.one_pass(limit), total=total, disable=not show_progress), place
     )
-    forward, backward = found.of_directions
-    told = corpus.manifest.heldout
-    return HeldoutPerplexity(
-        forward=forward,
-        backward=backward,
-        mean=(forward + backward) / 2,
-        n_predictions=found.n_tokens,
-        unknown_rate=told.unknown / max(1, told.words),
+    counts = corpus.manifest.heldout
+    return dataclasses.replace(
+        found.perplexity,
+        n_sentences=counts.sentences,
+        n_words=counts.words,
+        n_unknown=counts.unknown,
     )
 
 

@@ -13,6 +13,7 @@ from elmo.lm.output_base import Drawn, OutputLayer
 from elmo.model.bilm import BiLM
 from elmo.model.cells import Cell, LayerState
 from elmo.model.layers import CharacterEncoder
+from elmo.model.perplexity import Perplexity
 from elmo.model.state import State, zero_state
 from elmo.text.characters import padding_character
 from elmo.training.characters import encode_spelling
@@ -151,11 +152,8 @@ def _joined(ends: list[LayerState]) -> State:
     return State(hidden, memory)
 
 
-class Perplexity:
-    """Collects negative log-likelihoods of both directions.
-
-    Perplexity is exp of their mean over all words and boundaries, as in training.
-    """
+class HeldoutLoss:
+    """Sums negative log-likelihoods of both directions over words and boundaries."""
 
     def __init__(self) -> None:
         self.nll = torch.zeros(2, dtype=torch.float64)
@@ -172,18 +170,18 @@ class Perplexity:
         return float(self.nll.mean()) / max(1, self.n_tokens)
 
     @property
-    def of_directions(self) -> tuple[float, float]:
-        """Perplexity of the forward and of the backward direction."""
+    def perplexity(self) -> Perplexity:
+        """Exp of the mean over all words and boundaries, for each direction."""
         forward, backward = (self.nll / max(1, self.n_tokens)).exp().tolist()
-        return forward, backward
+        return Perplexity(forward=forward, backward=backward, n_predictions=self.n_tokens)
 
 
 @torch.no_grad()
-def measure(model: LanguageModel, batches: Iterable[Batch], device: torch.device) -> Perplexity:
+def measure(model: LanguageModel, batches: Iterable[Batch], device: torch.device) -> HeldoutLoss:
     """Measure a model on text that is read from a zero state, with the full softmax."""
     was_training = model.training
     model.eval()
-    result = Perplexity()
+    result = HeldoutLoss()
     state: State | None = None
     for batch in batches:
         moved = batch.to(device)

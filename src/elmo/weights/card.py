@@ -16,6 +16,7 @@ from typing import Any, Self
 
 from elmo.config import ElmoConfig
 from elmo.errors import ConfigError, MissingFileError
+from elmo.model.perplexity import Perplexity
 
 CARD_JSON = "card.json"
 
@@ -38,15 +39,6 @@ class Figure:
     name: str
     value: str
     command: str = ""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Perplexity:
-    """Perplexity on held-out documents, the full softmax."""
-
-    forward: float
-    backward: float
-    mean: float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,6 +66,7 @@ class ModelCard:
     device: str = ""
     cost: str = ""
     perplexity: Perplexity | None = None
+    """On held-out documents, the full softmax."""
     figures: tuple[Figure, ...] = ()
     commands: tuple[str, ...] = ()
     """From the texts to this folder."""
@@ -97,8 +90,7 @@ class ModelCard:
                 kind(**_checked(kind, entry, f"{origin}, {name}")) for entry in entries
             )
         if fields.get("perplexity") is not None:
-            found = _checked(Perplexity, fields["perplexity"], f"{origin}, perplexity")
-            fields["perplexity"] = Perplexity(**found)
+            fields["perplexity"] = _perplexity(fields["perplexity"], f"{origin}, perplexity")
         fields["commands"] = tuple(fields.get("commands", ()))
         return cls(**fields)
 
@@ -116,7 +108,10 @@ class ModelCard:
 
     def to_json(self) -> str:
         """Give the content of a `card.json`."""
-        return json.dumps(dataclasses.asdict(self), indent=2, ensure_ascii=False) + "\n"
+        fields = dataclasses.asdict(self)
+        if self.perplexity is not None:
+            fields["perplexity"] = {side: getattr(self.perplexity, side) for side in _SIDES}
+        return json.dumps(fields, indent=2, ensure_ascii=False) + "\n"
 
     def sealed(self, folder: Path) -> Self:
         """Give the same card with the SHA-256 of the files of a folder, cards not among them."""
@@ -207,6 +202,19 @@ class ModelCard:
         words = f", {source.words:,} words" if source.words else ""
         address = f" ({source.address})" if source.address else ""
         return f"{source.name}{address}{words}, {source.licence}"
+
+
+_SIDES = ("forward", "backward", "mean")
+
+
+def _perplexity(content: Any, origin: str) -> Perplexity:
+    """Read the perplexity of a card; its mean follows from the two directions."""
+    if not isinstance(content, dict) or not {*_SIDES[:2]} <= {*content} <= {*_SIDES}:
+        raise ConfigError(f"{origin}: is {content!r}, expected the fields {', '.join(_SIDES)}")
+    for side in _SIDES[:2]:
+        if not isinstance(content[side], int | float) or not content[side] > 0:
+            raise ConfigError(f"{origin}: {side} is {content[side]!r}, expected a positive number")
+    return Perplexity(forward=content["forward"], backward=content["backward"])
 
 
 _HEADER = """\
