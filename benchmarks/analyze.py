@@ -24,14 +24,14 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.common.machine import this_machine
+from benchmarks.common.memory import peak_mb
 from elmo import ELMo
 from elmo.analysis.contextuality.measure import measure_contextuality
 from elmo.analysis.passages import Corpus
 from elmo.analysis.settings import ContextualitySettings, CorpusSettings
 from elmo.analysis.words.word_index import WordIndex
-from elmo.benchmark.corpus import make_sentences
-from elmo.benchmark.machine import this_machine
-from elmo.benchmark.memory import peak_mb
+from elmo.text.made_up import make_sentences
 
 RUNS = 5
 

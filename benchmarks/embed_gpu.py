@@ -27,21 +27,22 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from elmo.benchmark.corpus import count_words, make_sentence, make_sentences
-from elmo.benchmark.machine import Machine, this_machine
-from elmo.benchmark.memory import gpu_peak_mb
-from elmo.benchmark.peers import PEER, AllenNLP, MissingPeerError
-from elmo.benchmark.report import require_writable, write_json
-from elmo.benchmark.systems import Sentences, in_sorted_order, wait_for
-from elmo.benchmark.weights import Subject, published_folder, subject_of_size
+from benchmarks.common.allennlp import PEER, AllenNLP, MissingPeerError
+from benchmarks.common.machine import Machine, this_machine
+from benchmarks.common.memory import gpu_peak_mb
+from benchmarks.common.models import Subject, published_folder, subject_of_size
+from benchmarks.common.output import require_writable, write_json
+from benchmarks.common.systems import Sentences, in_sorted_order, wait_for
 from elmo.config import ElmoConfig, Preset
 from elmo.embed.pipeline import Pipeline
 from elmo.embedder import ELMo
 from elmo.errors import ElmoError
-from elmo.model.bilm import BiLMBase, State, random_bilm, zero_state
+from elmo.model.bilm import BiLMBase, random_bilm
+from elmo.model.state import State, zero_state
 from elmo.runtime.devices import find_device
 from elmo.runtime.tables import NOTHING, text_table
 from elmo.settings import Precision
+from elmo.text.made_up import count_words, make_sentence, make_sentences
 
 LATENCY_WORDS = 20
 CHECKED_SENTENCES = 200

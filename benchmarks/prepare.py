@@ -1,6 +1,6 @@
 """How fast `elmo prepare` reads text, and how much memory it takes.
 
-Without --text it prepares made-up text (`elmo.benchmark.corpus`): the same on every machine, but
+Without --text it prepares made-up text (`elmo.text.made_up`): the same on every machine, but
 with fewer different words than real text, and therefore faster.
 """
 
@@ -15,10 +15,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import get_args
 
-from elmo.benchmark.corpus import make_sentences
-from elmo.benchmark.machine import this_machine
-from elmo.benchmark.memory import peak_mb
+from benchmarks.common.machine import this_machine
+from benchmarks.common.memory import peak_mb
 from elmo.settings import TokenizerName
+from elmo.text.made_up import make_sentences
 from elmo.training.corpus.prepare import prepare
 from elmo.training.corpus.settings import PrepareSettings
 from elmo.training.corpus.workers import default_workers

@@ -6,7 +6,7 @@
 
 A run of `elmo train` in a process of its own, from a prepared corpus on disk to optimizer steps, is
 watched from outside: steps per second from its `speed.jsonl`, and its resident memory. Without
---text it reads made-up text (`elmo.benchmark.corpus`).
+--text it reads made-up text (`elmo.text.made_up`).
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ import time
 from itertools import pairwise
 from pathlib import Path
 
-from elmo.benchmark.corpus import make_sentences
-from elmo.benchmark.machine import this_machine
+from benchmarks.common.machine import this_machine
+from elmo.text.made_up import make_sentences
 from elmo.training.corpus.prepare import prepare
 from elmo.training.corpus.settings import PrepareSettings
 

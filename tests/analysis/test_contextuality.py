@@ -13,8 +13,8 @@ from elmo.analysis.contextuality.report import draw_contextuality, render_contex
 from elmo.analysis.passages import Corpus, Passage
 from elmo.analysis.report_files import as_json
 from elmo.analysis.settings import ContextualitySettings, CorpusSettings
-from elmo.benchmark.corpus import make_sentences
 from elmo.errors import ConfigError, InputError
+from elmo.text.made_up import make_sentences
 
 FEW = ContextualitySettings(
     words=10_000, min_contexts=3, occurrences=1000, random_words=10_000, sampled_sentences=10_000,

@@ -25,9 +25,9 @@ from elmo.analysis.words.word_means import (
     index_of_words,
     mean_vectors,
 )
-from elmo.benchmark.corpus import make_sentences
 from elmo.errors import ConfigError, InputError, MissingFileError
 from elmo.runtime.tables import text_table
+from elmo.text.made_up import make_sentences
 
 
 @pytest.fixture(scope="module")

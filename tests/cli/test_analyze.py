@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from elmo import ELMo, ElmoConfig, random_bilm
-from elmo.benchmark.corpus import make_sentences
 from elmo.cli.main import main
+from elmo.text.made_up import make_sentences
 
 
 @pytest.fixture(scope="module")

@@ -16,10 +16,10 @@ from elmo.backends.gpu.kernels.inference_row import cell_of_one_row, project_one
 from elmo.backends.gpu.kernels.sentence_copies import sentence_copies
 from elmo.backends.gpu.kernels.word_filters import highest_responses
 from elmo.backends.gpu.model import FusedBiLM
-from elmo.benchmark.corpus import make_sentence, make_sentences
 from elmo.embed import results
 from elmo.embed.results import EmbeddedBatch, deliver_arrays, plain_copy
 from elmo.errors import ConfigError, ElmoError
+from elmo.text.made_up import make_sentence, make_sentences
 from strategies import alphabet_config, seeded_bilm, word_config
 
 pytestmark = pytest.mark.gpu

@@ -20,7 +20,7 @@ from elmo.runtime.devices import find_device
 from elmo.settings import Layers, Precision
 
 if TYPE_CHECKING:  # so that a process that measures one system does not pay for the other
-    from elmo.benchmark.peers import AllenNLP
+    from benchmarks.common.allennlp import AllenNLP
 
 Sentences = list[list[str]]
 Vectors = list[npt.NDArray[np.float32]]

@@ -11,12 +11,8 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from elmo.benchmark.corpus import count_words, make_sentence
-from elmo.benchmark.costs import Costs
-from elmo.benchmark.peaks import Peaks
-from elmo.benchmark.peers import PEER, AllenNLP
-from elmo.benchmark.report import Agreement, CorpusRow, LatencyRow
-from elmo.benchmark.systems import (
+from benchmarks.common.allennlp import PEER, AllenNLP
+from benchmarks.common.systems import (
     Ours,
     Sentences,
     Vectors,
@@ -24,8 +20,12 @@ from elmo.benchmark.systems import (
     in_given_order,
     in_sorted_order,
 )
-from elmo.benchmark.timing import Contender, Rounds, Spread, interleave, rates, ratios
+from benchmarks.common.timing import Contender, Rounds, Spread, interleave, rates, ratios
+from benchmarks.speed.costs import Costs
+from benchmarks.speed.peaks import Peaks
+from benchmarks.speed.records import Agreement, CorpusRow, LatencyRow
 from elmo.errors import WeightsError
+from elmo.text.made_up import count_words, make_sentence
 
 LATENCY_WORDS = 20
 LATENCY_ROUNDS = 4

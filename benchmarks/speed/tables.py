@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from elmo.benchmark.machine import Machine
-from elmo.benchmark.report import Report, SizeReport
-from elmo.benchmark.timing import Spread
+from benchmarks.common.machine import render_head
+from benchmarks.common.timing import Spread
+from benchmarks.speed.records import Report, SizeReport
 from elmo.runtime.tables import NOTHING, text_table
 
 
@@ -17,20 +15,6 @@ def render_latest(report: Report) -> str:
         return f"\n{latest}"
     head = render_head(report.version, report.command, report.machine, report.notes)
     return f"{head}\n\n{latest}"
-
-
-def render_head(version: str, command: str, machine: Machine, notes: Sequence[str]) -> str:
-    """Give the lines that say what was measured where."""
-    lines = [
-        f"elmo-torch {version}, {machine.date}",
-        f"command  {command}",
-        f"machine  {machine.cpu}, {machine.cores} cores usable, {machine.threads} threads, "
-        f"{machine.memory_gb} GB, {machine.system}, load {machine.load} at the start",
-        f"         {machine.instructions}; {' '.join(machine.flags) or 'flags unknown'}",
-        *([] if machine.gpu is None else [f"GPU      {machine.gpu}"]),
-        f"software Python {machine.python}, torch {machine.torch}, NumPy {machine.numpy}",
-    ]
-    return "\n".join([*lines, *(f"note     {note}" for note in notes)])
 
 
 def _render_size(size: SizeReport) -> str:

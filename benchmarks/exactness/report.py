@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
-from elmo.benchmark.exactness import ExactnessReport
+from benchmarks.exactness.measure import ExactnessReport
 from elmo.runtime.tables import markdown_table
 
 

@@ -15,12 +15,11 @@ import numpy as np
 import torch
 
 import elmo
-from elmo.benchmark.bench_settings import ScalingSettings
-from elmo.benchmark.corpus import LONGEST, count_words, make_sentence, make_sentences
-from elmo.benchmark.machine import Machine, this_machine
-from elmo.benchmark.memory import gpu_peak_mb, peak_mb, restart_peaks
-from elmo.benchmark.report import require_writable
-from elmo.benchmark.systems import (
+from benchmarks.common.machine import Machine, this_machine
+from benchmarks.common.memory import gpu_peak_mb, peak_mb, restart_peaks
+from benchmarks.common.models import Subject, subject_of_model, subject_of_size
+from benchmarks.common.output import require_writable
+from benchmarks.common.systems import (
     Ours,
     Sentences,
     batch_size,
@@ -29,9 +28,10 @@ from elmo.benchmark.systems import (
     set_threads,
     usable_precisions,
 )
-from elmo.benchmark.timing import Contender, Rounds, Spread, interleave, rates
-from elmo.benchmark.weights import Subject, subject_of_model, subject_of_size
+from benchmarks.common.timing import Contender, Rounds, Spread, interleave, rates
+from benchmarks.scaling.settings import ScalingSettings
 from elmo.config import Preset
+from elmo.text.made_up import LONGEST, count_words, make_sentence, make_sentences
 
 Sweep = Literal["batch", "length", "corpus"]
 """What grows: sentences in a batch, words of a sentence, or sentences of a corpus."""

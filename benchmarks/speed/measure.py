@@ -12,26 +12,27 @@ from pathlib import Path
 import torch
 
 import elmo
-from elmo.benchmark.bench_settings import SpeedSettings
-from elmo.benchmark.contest import PEER_SENTENCES, Contest, Roof
-from elmo.benchmark.corpus import count_words, make_sentences
-from elmo.benchmark.costs import count_costs
-from elmo.benchmark.machine import this_machine
-from elmo.benchmark.memory import PEER_SYSTEM, MemoryRow, MemoryTask, measure_memory
-from elmo.benchmark.peaks import Peaks, measure_peaks
-from elmo.benchmark.peers import PEER, AllenNLP, MissingPeerError, load_elmo_class, why_not
-from elmo.benchmark.reference import float64_layers
-from elmo.benchmark.report import Report, SizeReport, require_writable, write_json
-from elmo.benchmark.systems import (
+from benchmarks.common.allennlp import PEER, AllenNLP, MissingPeerError, load_elmo_class, why_not
+from benchmarks.common.float64 import float64_layers
+from benchmarks.common.machine import this_machine
+from benchmarks.common.models import Subject, published_folder, subject_of_model, subject_of_size
+from benchmarks.common.output import require_writable, write_json
+from benchmarks.common.systems import (
     Ours,
     devices,
     gpu_memory_is_enough,
     set_threads,
     usable_precisions,
 )
-from elmo.benchmark.weights import Subject, published_folder, subject_of_model, subject_of_size
+from benchmarks.speed.contest import PEER_SENTENCES, Contest, Roof
+from benchmarks.speed.costs import count_costs
+from benchmarks.speed.memory import PEER_SYSTEM, MemoryRow, MemoryTask, measure_memory
+from benchmarks.speed.peaks import Peaks, measure_peaks
+from benchmarks.speed.records import Report, SizeReport
+from benchmarks.speed.settings import SpeedSettings
 from elmo.config import Preset
 from elmo.settings import Precision
+from elmo.text.made_up import count_words, make_sentences
 
 Tell = Callable[[str], None]
 """Hears what is going on."""

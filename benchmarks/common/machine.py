@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import os
 import platform
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -62,6 +63,20 @@ def this_machine(gpu: torch.device | None = None) -> Machine:
         date=datetime.datetime.now(tz=datetime.UTC).strftime("%Y-%m-%d %H:%M UTC"),
         gpu=None if gpu is None else torch.cuda.get_device_name(gpu),
     )
+
+
+def render_head(version: str, command: str, machine: Machine, notes: Sequence[str]) -> str:
+    """Give the lines that say what was measured where."""
+    lines = [
+        f"elmo-torch {version}, {machine.date}",
+        f"command  {command}",
+        f"machine  {machine.cpu}, {machine.cores} cores usable, {machine.threads} threads, "
+        f"{machine.memory_gb} GB, {machine.system}, load {machine.load} at the start",
+        f"         {machine.instructions}; {' '.join(machine.flags) or 'flags unknown'}",
+        *([] if machine.gpu is None else [f"GPU      {machine.gpu}"]),
+        f"software Python {machine.python}, torch {machine.torch}, NumPy {machine.numpy}",
+    ]
+    return "\n".join([*lines, *(f"note     {note}" for note in notes)])
 
 
 def _usable_cores() -> int:

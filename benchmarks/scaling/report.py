@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, get_args
 
-from elmo.benchmark.render import render_head
-from elmo.benchmark.scaling import KEPT, STREAMED, ScalingReport, ScalingRow, Sweep
+from benchmarks.common.machine import render_head
+from benchmarks.scaling.measure import KEPT, STREAMED, ScalingReport, ScalingRow, Sweep
 from elmo.errors import MissingExtraError, OutputError
 from elmo.runtime.tables import NOTHING, text_table
 

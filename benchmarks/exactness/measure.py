@@ -18,20 +18,20 @@ import torch
 from torch import Tensor
 
 import elmo
-from elmo.analysis.layers.probe import LinearProbe
-from elmo.analysis.layers.treebank import TagTask, read_tag_task
-from elmo.backends.cpu.products import runs_natively
-from elmo.benchmark.bench_settings import PrecisionSettings
-from elmo.benchmark.machine import Machine, this_machine
-from elmo.benchmark.reference import float64_layers
-from elmo.benchmark.report import require_writable
-from elmo.benchmark.systems import (
+from benchmarks.common.float64 import float64_layers
+from benchmarks.common.machine import Machine, this_machine
+from benchmarks.common.output import require_writable
+from benchmarks.common.systems import (
     Sentences,
     devices,
     gpu_memory_is_enough,
     set_threads,
     usable_precisions,
 )
+from benchmarks.exactness.settings import PrecisionSettings
+from elmo.analysis.layers.probe import LinearProbe
+from elmo.analysis.layers.treebank import TagTask, read_tag_task
+from elmo.backends.cpu.products import runs_natively
 from elmo.embedder import ELMo
 from elmo.errors import ElmoWarning, InputError
 from elmo.hub.names import is_untrained, open_model

@@ -10,8 +10,10 @@ import torch
 from tqdm import tqdm
 
 from elmo.config import ElmoConfig
-from elmo.model.bilm import BiLM, State, word_ids
-from elmo.weights.checkpoint import Checkpoint
+from elmo.model.bilm import BiLM
+from elmo.model.checkpoint import Checkpoint
+from elmo.model.ids import word_ids
+from elmo.model.state import State
 
 _BATCH = 32
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
-import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -19,8 +17,10 @@ from elmo.config import ElmoConfig, Preset
 from elmo.errors import OutputError
 from elmo.hub.names import open_model
 from elmo.model.bilm import BiLM, random_bilm
-from elmo.weights.checkpoint import Checkpoint, save_published
+from elmo.model.checkpoint import Checkpoint
+from elmo.runtime.files import cache_folder
 from elmo.weights.model_files import HDF5_FILE, OPTIONS_FILE
+from elmo.weights.storage import save_checkpoint
 
 _GAIN = 2.0
 _BIAS = 0.1
@@ -50,10 +50,10 @@ def subject_of_size(size: Preset, data: Path | None) -> Subject:
         data: The folder for weights; the user's cache folder if None.
     """
     config = ElmoConfig.preset(size)
-    folder = (data or cache_folder()) / size
+    folder = (data or cache_folder("benchmark")) / size
     if not _is_written(folder, config):
         try:
-            save_published(_lively(random_bilm(config)).to_checkpoint(), folder)
+            save_checkpoint(_lively(random_bilm(config)).to_checkpoint(), folder, "hdf5")
         except OSError as error:
             raise OutputError(
                 f"cannot keep random weights in {folder}: {error}; choose another folder by --data"
@@ -70,17 +70,6 @@ def subject_of_model(name: str) -> Subject:
     return Subject(name, name, config, _count(checkpoint.tensors, config))
 
 
-def cache_folder() -> Path:
-    """Give the folder where programs keep what they can make again, by the system's custom."""
-    if sys.platform == "win32":
-        base = Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
-    elif sys.platform == "darwin":
-        base = Path.home() / "Library" / "Caches"
-    else:
-        base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return base / "elmo-torch" / "benchmark"
-
-
 @contextmanager
 def published_folder(subject: Subject) -> Iterator[Path]:
     """Give a folder where the model lies in the published layout, writing it if need be."""
@@ -89,7 +78,7 @@ def published_folder(subject: Subject) -> Iterator[Path]:
         yield folder
         return
     with tempfile.TemporaryDirectory() as name:
-        save_published(dataclasses.replace(subject.read(), softmax={}), name)
+        save_checkpoint(dataclasses.replace(subject.read(), softmax={}), name, "hdf5")
         yield Path(name)
 
 

@@ -1,0 +1,1 @@
+"""What the measurements share: models, contenders, clocks, memory, machine, files."""

@@ -1,0 +1,1 @@
+"""Errors of every precision against float64, and their effect on a probe."""

@@ -1,0 +1,1 @@
+"""Speed and memory as batches, sentences and corpora grow."""

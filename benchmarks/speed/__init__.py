@@ -1,0 +1,1 @@
+"""Speed and memory of embedding beside AllenNLP, and beside the peaks of the machine."""

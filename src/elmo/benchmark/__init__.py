@@ -1,1 +1,0 @@
-"""What `elmo bench` measures: speed beside AllenNLP, scaling, and the errors of precisions."""

@@ -1,0 +1,38 @@
+"""Treebanks give words and tags, or say what is wrong."""
+
+import pytest
+
+from elmo.analysis.layers.treebank import parse_conllu, read_treebank
+from elmo.errors import InputError, MissingFileError
+
+CONLLU = (
+    "# sent_id = 1\n"
+    "1-2\tdon't\t_\t_\t_\t_\t_\t_\t_\t_\n"
+    "1\tdo\tdo\tAUX\t_\t_\t_\t_\t_\t_\n"
+    "2\tn't\tnot\tPART\t_\t_\t_\t_\t_\t_\n"
+    "2.1\tgo\tgo\tVERB\t_\t_\t_\t_\t_\t_\n"
+    "\n"
+    "1\tStop\tstop\tVERB\t_\t_\t_\t_\t_\t_\n"
+)
+
+
+def test_a_treebank_gives_words_and_tags(tmp_path):
+    path = tmp_path / "en-test.conllu"
+    path.write_text(CONLLU)
+    found = list(parse_conllu(path))
+    assert [(s.words, s.tags) for s in found] == [
+        (["do", "n't"], ["AUX", "PART"]),
+        (["Stop"], ["VERB"]),
+    ]
+    assert len(read_treebank(tmp_path, "test", 1000)) == 2
+    assert len(read_treebank(tmp_path, "test", 1)) == 1
+
+
+def test_a_treebank_that_is_not_one_is_refused(tmp_path):
+    with pytest.raises(MissingFileError, match="no such folder"):
+        read_treebank(tmp_path / "missing", "test", 10)
+    with pytest.raises(MissingFileError, match="0 files"):
+        read_treebank(tmp_path, "train", 10)
+    (tmp_path / "a-train.conllu").write_text("The cat sat .\n")
+    with pytest.raises(InputError, match=r"line 1: 1 columns"):
+        read_treebank(tmp_path, "train", 10)
