@@ -52,7 +52,7 @@ class ELMo(LoadedModel):
             2.5e-7, 1.3e-3 and 6.9e-3, with cosines of at least 0.99996 in `bf16` and 0.9988 in
             `int8`; a linear probe for parts of speech changed at most 5 of 10,000 tags in `bf16`
             and 31 in `int8`, its accuracy by at most 0.1 points (CPU with VNNI or AVX512-BF16;
-            with AVX2 alone errors are a little smaller). `elmo bench precision` measures any
+            with AVX2 alone errors are a little smaller). `elmo bench MODEL` measures any
             model. On a GPU: `fp32` without TF32, `bf16` or `fp16`; not `int8`.
         device: Where to compute; if None, a GPU if there is one.
         tokenizer: How `encode` splits raw texts into words.
