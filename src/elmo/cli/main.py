@@ -111,7 +111,7 @@ def _let_threads_sleep(arguments: Sequence[str]) -> None:
     GNU's OpenMP keeps them awake for about a millisecond after each of its steps. Training takes
     thousands of small steps a second; on a machine that is busy with other things, too, each then
     waits for a thread that got no turn: forty small steps took 46 s instead of 2. `elmo bench`
-    leaves all as it is, so that others are measured as they are used.
+    leaves all as it is: it measures what programs get that import elmo.
     """
     if "OMP_WAIT_POLICY" not in os.environ and arguments[:1] != ["bench"]:
         os.environ.setdefault("GOMP_SPINCOUNT", "1000")
