@@ -16,7 +16,6 @@ from typing import Any, Literal, get_args
 from elmo.errors import ConfigError
 
 Activation = Literal["relu", "tanh"]
-Cell = Literal["lstm", "gru"]
 Preset = Literal["tiny", "novel", "tutorial", "small", "medium", "original"]
 
 STANDARD_FILTERS = ((1, 32), (2, 32), (3, 64), (4, 128), (5, 256), (6, 512), (7, 1024))
@@ -42,8 +41,8 @@ class ElmoConfig:
     """Width of a direction's output and of a word vector. Equal to `dim`: no projection."""
     n_layers: int = 2
     """Recurrent layers per direction."""
-    cell: Cell = "lstm"
-    """Kind of recurrent cell."""
+    cell: str = "lstm"
+    """Kind of recurrent cell, a name in `elmo.model.cells.CELLS`; checked when it is looked up."""
     cell_clip: float | None = 3.0
     """Bound on the absolute value of memory cells; None for no bound."""
     proj_clip: float | None = 3.0
@@ -95,7 +94,7 @@ class ElmoConfig:
             ("char_dim", 1),
             ("n_highway", 0),
             ("n_words", 0),
-            ("max_characters", 3),  # <S> is spelt begin-word, begin-sentence, end-word
+            ("max_characters", 3),  # <S> is spelled begin-word, begin-sentence, end-word
             ("n_characters", _LEAST_CHARACTERS),
         ):
             value = getattr(self, name)
@@ -103,7 +102,12 @@ class ElmoConfig:
             _require(name, value, f"a whole number of at least {least}", whole)
         flag = self.skip_connections
         _require("skip_connections", flag, "true or false", isinstance(flag, bool))
-        _require("cell", self.cell, f"one of {get_args(Cell)}", self.cell in get_args(Cell))
+        _require(
+            "cell",
+            self.cell,
+            "the name of a recurrent cell, such as 'lstm'",
+            isinstance(self.cell, str),
+        )
         _require(
             "activation",
             self.activation,
@@ -145,7 +149,7 @@ class ElmoConfig:
 
     @property
     def has_alphabet(self) -> bool:
-        """Whether words are spelt as code points of an alphabet (else as UTF-8 bytes)."""
+        """Whether words are spelled as code points of an alphabet (else as UTF-8 bytes)."""
         return self.reads_characters and self.n_characters != N_BYTE_CHARACTERS
 
     @property
@@ -177,7 +181,7 @@ class ElmoConfig:
 
     @classmethod
     def preset(cls, name: Preset, **changes: Any) -> ElmoConfig:
-        """Give the configuration of a known size, with changes by keyword.
+        """Return the configuration of a known size, with changes by keyword.
 
         Args:
             name: `tiny` (for tests); a size that AllenNLP published: `small` (13.6 M parameters),
@@ -223,11 +227,11 @@ class ElmoConfig:
         return cls(**(sizes[name] | changes))
 
     def replace(self, **changes: Any) -> ElmoConfig:
-        """Give a copy with other values for some fields."""
+        """Return a copy with other values for some fields."""
         return dataclasses.replace(self, **changes)
 
     def to_dict(self) -> dict[str, Any]:
-        """Give the content of `config.json`."""
+        """Return the content of `config.json`."""
         return {"model_type": _MODEL_TYPE, **dataclasses.asdict(self)}
 
     @classmethod
@@ -249,7 +253,7 @@ class ElmoConfig:
         return cls(**given)
 
     def to_json(self) -> str:
-        """Give the text of `config.json`."""
+        """Return the text of `config.json`."""
         return json.dumps(self.to_dict(), indent=2) + "\n"
 
     @classmethod
@@ -278,7 +282,7 @@ class ElmoConfig:
         return cls(**values)
 
     def to_options(self) -> dict[str, Any]:
-        """Give the content of an `options.json` that bilm-tf, AllenNLP and simple_elmo read."""
+        """Return the content of an `options.json` that bilm-tf, AllenNLP and simple_elmo read."""
         lstm: dict[str, Any] = {
             "dim": self.dim,
             "projection_dim": self.projection_dim,

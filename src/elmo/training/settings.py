@@ -14,7 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-from elmo.config import Cell, Preset
+from elmo.config import Preset
 from elmo.errors import ConfigError, MissingFileError
 from elmo.settings import SoftmaxKind
 
@@ -47,8 +47,8 @@ class TrainSettings:
     reads: Reads | None = None
     """characters: UTF-8 bytes, as published; codepoints: with a dictionary made from the
     vocabulary; words: a table of vectors. By default what the preset says."""
-    cell: Cell | None = None
-    """Kind of recurrent cell, if not the preset's."""
+    cell: str | None = None
+    """Kind of recurrent cell, if not the preset's: lstm or gru."""
     layers: int | None = None
     """Recurrent layers, if not the preset's."""
     dim: int | None = None

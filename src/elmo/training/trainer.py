@@ -23,6 +23,7 @@ from elmo.errors import (
     OutputExistsError,
 )
 from elmo.hub.names import open_model
+from elmo.model.cells import cell_class
 from elmo.model.perplexity import Perplexity
 from elmo.model.state import State
 from elmo.runtime.files import LOCK_FILE, lock_output, output_errors, write_text
@@ -126,6 +127,8 @@ def _locked_folder(settings: TrainSettings, processes: Processes) -> Iterator[No
 
 
 def _complete(settings: TrainSettings) -> TrainSettings:
+    if settings.cell is not None:
+        cell_class(settings.cell)  # an unknown one is refused before anything is written
     if settings.tensorboard:
         require_tensorboard()
     if settings.resume is not None:

@@ -8,13 +8,14 @@ table is read forwards to load and backwards to save, so the two can never drift
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from elmo.config import ElmoConfig
+from elmo.model.cells import CELLS, Cell, cell_class
 
 Shape = tuple[int, ...]
 
@@ -37,13 +38,7 @@ class TensorRow:
 def tensor_table(config: ElmoConfig) -> list[TensorRow]:
     """List every tensor of a biLM with this configuration."""
     word_rows = _character_rows(config) if config.reads_characters else [_word_row(config)]
-    layer_rows = [
-        row
-        for direction in range(2)
-        for layer in range(config.n_layers)
-        for row in _layer_rows(config, direction, layer)
-    ]
-    return word_rows + layer_rows
+    return word_rows + _recurrent_rows(config)
 
 
 def _character_rows(config: ElmoConfig) -> list[TensorRow]:
@@ -59,7 +54,7 @@ def _character_rows(config: ElmoConfig) -> list[TensorRow]:
                 lambda ours: ours[0].permute(2, 1, 0).unsqueeze(0),
             )
         )
-        rows.append(_same_row(f"CNN/b_cnn_{i}", f"{ours}.bias", number))
+        rows.append(_same_row(f"CNN/b_cnn_{i}", f"{ours}.bias", (number,)))
     filters = config.n_filters
     for k in range(config.n_highway):
         # bilm-tf's "carry" gates the transform: x = carry * transform + (1 - carry) * x.
@@ -68,11 +63,11 @@ def _character_rows(config: ElmoConfig) -> list[TensorRow]:
             rows.append(
                 _transposed_row(f"CNN_high_{k}/W_{theirs}", f"{name}.weight", filters, filters)
             )
-            rows.append(_same_row(f"CNN_high_{k}/b_{theirs}", f"{name}.bias", filters))
+            rows.append(_same_row(f"CNN_high_{k}/b_{theirs}", f"{name}.bias", (filters,)))
     if config.has_word_projection:
         out = config.projection_dim
         rows.append(_transposed_row("CNN_proj/W_proj", "words.projection.weight", filters, out))
-        rows.append(_same_row("CNN_proj/b_proj", "words.projection.bias", out))
+        rows.append(_same_row("CNN_proj/b_proj", "words.projection.bias", (out,)))
     return rows
 
 
@@ -80,51 +75,65 @@ def _word_row(config: ElmoConfig) -> TensorRow:
     return _padded_table_row("embedding", config.n_words, config.projection_dim)
 
 
-def _layer_rows(config: ElmoConfig, direction: int, layer: int) -> list[TensorRow]:
-    inputs, dim, out = config.projection_dim, config.dim, config.projection_dim
-    cell = {"lstm": "LSTMCell", "gru": "GRUCell"}[config.cell]
-    theirs = f"RNN_{direction}/RNN/MultiRNNCell/Cell{layer}/{cell}"
-    ours = f"{('forward_layers', 'backward_layers')[direction]}.{layer}"
-    # TensorFlow orders the gates input, candidate, forget, output; we, as PyTorch: i, f, g, o.
-    gates = (0, 2, 1, 3) if config.cell == "lstm" else (0, 1, 2)
-    width = len(gates) * dim
-
-    def read(stored: Tensor) -> tuple[Tensor, ...]:
-        rows = _reorder_blocks(stored.t(), gates)
-        return rows[:, :inputs], rows[:, inputs:]
-
-    def write(parts: tuple[Tensor, ...]) -> Tensor:
-        return _reorder_blocks(torch.cat(parts, dim=1), gates).t()
-
-    weights: dict[str, Shape] = {
-        f"{ours}.input_weight": (width, inputs),
-        f"{ours}.recurrent_weight": (width, out),
-    }
-    rows = [
-        TensorRow(f"{theirs}/W_0", (inputs + out, width), weights, read, write),
-        TensorRow(
-            f"{theirs}/B",
-            (width,),
-            {f"{ours}.bias": (width,)},
-            lambda stored: (_reorder_blocks(stored, gates),),
-            lambda parts: _reorder_blocks(parts[0], gates),
-        ),
+def _recurrent_rows(config: ElmoConfig) -> list[TensorRow]:
+    """List the tensors of the recurrent layers, as their cell describes them."""
+    kind = cell_class(config.cell)
+    with torch.device("meta"):  # shapes without memory
+        shapes = {name: tuple(p.shape) for name, p in kind(config).named_parameters()}
+    return [
+        row
+        for direction, side in enumerate(("forward_layers", "backward_layers"))
+        for layer in range(config.n_layers)
+        for row in _cell_rows(
+            kind,
+            shapes,
+            f"RNN_{direction}/RNN/MultiRNNCell/Cell{layer}/{kind.stored_names[0]}",
+            f"{side}.{layer}",
+        )
     ]
-    if config.cell == "gru":
-        rows.append(_same_row(f"{theirs}/B_candidate", f"{ours}.candidate_bias", dim))
-    if config.has_projection:
-        rows.append(_transposed_row(f"{theirs}/W_P_0", f"{ours}.projection_weight", dim, out))
-    return rows
 
 
-def _reorder_blocks(rows: Tensor, order: tuple[int, ...]) -> Tensor:
-    """Put equal blocks of rows into another order; the orders used here are their own inverses."""
+def _cell_rows(
+    kind: type[Cell], shapes: Mapping[str, Shape], theirs: str, ours: str
+) -> Iterator[TensorRow]:
+    stored_gates = kind.stored_gates or kind.gates
+    to_ours = [stored_gates.index(gate) for gate in kind.gates]
+    to_theirs = [kind.gates.index(gate) for gate in stored_gates]
+    # TensorFlow multiplies input and hidden state, side by side, with one matrix.
+    weights = [name for name in ("input_weight", "recurrent_weight") if name in shapes]
+    widths = [shapes[name][1] for name in weights]
+    rows = shapes["bias"][0]
+    yield TensorRow(
+        f"{theirs}/W_0",
+        (sum(widths), rows),
+        {f"{ours}.{name}": shapes[name] for name in weights},
+        lambda stored: _reordered(stored.t(), to_ours).split(widths, dim=1),
+        lambda parts: _reordered(torch.cat(parts, dim=1), to_theirs).t(),
+    )
+    yield TensorRow(
+        f"{theirs}/B",
+        (rows,),
+        {f"{ours}.bias": (rows,)},
+        lambda stored: (_reordered(stored, to_ours),),
+        lambda parts: _reordered(parts[0], to_theirs),
+    )
+    for name, shape in shapes.items():
+        if name not in (*weights, "bias", "projection_weight"):
+            stored = kind.stored_parameters.get(name, name)
+            yield _same_row(f"{theirs}/{stored}", f"{ours}.{name}", shape)
+    if "projection_weight" in shapes:
+        out, dim = shapes["projection_weight"]
+        yield _transposed_row(f"{theirs}/W_P_0", f"{ours}.projection_weight", dim, out)
+
+
+def _reordered(rows: Tensor, order: Sequence[int]) -> Tensor:
+    """Put the blocks of rows that belong to gates into another order."""
     blocks = rows.chunk(len(order))
     return torch.cat([blocks[place] for place in order])
 
 
-def _same_row(stored: str, ours: str, size: int) -> TensorRow:
-    return TensorRow(stored, (size,), {ours: (size,)}, lambda t: (t,), lambda ts: ts[0])
+def _same_row(stored: str, ours: str, shape: Shape) -> TensorRow:
+    return TensorRow(stored, shape, {ours: shape}, lambda t: (t,), lambda ts: ts[0])
 
 
 def _transposed_row(stored: str, ours: str, inputs: int, outputs: int) -> TensorRow:
@@ -149,21 +158,26 @@ def _padded_table_row(stored: str, rows: int, width: int) -> TensorRow:
 
 
 def standard_name(name: str) -> str:
-    """Give the standard name of a stored tensor, whichever of the dialects its name is in.
+    """Return the standard name of a stored tensor, whichever of the dialects its name is in.
 
     bilm-tf leaves `MultiRNNCell/Cell0` out of the names of one-layer models, and tools that dump a
     TensorFlow checkpoint as it is keep TensorFlow's own names.
     """
+    cells = "|".join(cell.stored_names[0] for cell in CELLS.values())
     for theirs, standard in (
         (r"^(lm|bilm)/", ""),
         (r"/rnn/", "/RNN/"),
         (r"/multi_rnn_cell/", "/MultiRNNCell/"),
         (r"/cell_", "/Cell"),
-        (r"/lstm_cell/", "/LSTMCell/"),
+        *(
+            (f"/{dialect}/", f"/{cell.stored_names[0]}/")
+            for cell in CELLS.values()
+            for dialect in cell.stored_names[1:]
+        ),
         (r"/projection/kernel$", "/W_P_0"),
         (r"(RNN_\d/.*)/kernel$", r"\1/W_0"),
         (r"(RNN_\d/.*)/bias$", r"\1/B"),
-        (r"(RNN_\d/RNN)/(LSTMCell|GRUCell)/", r"\1/MultiRNNCell/Cell0/\2/"),
+        (rf"(RNN_\d/RNN)/({cells})/", r"\1/MultiRNNCell/Cell0/\2/"),
     ):
         name = re.sub(theirs, standard, name)
     return name
