@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 import numpy as np
 import pytest
 import torch
+from elmo.weights.model_files import find_model
 from safetensors.torch import load_file
 
 from elmo import ELMo, ElmoWarning, LanguageModelScorer
@@ -20,14 +21,13 @@ from elmo.cli.main import main
 from elmo.errors import ConfigError, MissingFileError, WeightsError
 from elmo.hub import cache as hub_cache
 from elmo.hub import names, registry
-from elmo.hub.cache import cache_folder, cached_folder, mirrored, network_options, obtain, remove
+from elmo.hub.cache import cached_folder, folder_of, mirrored, network_options, obtain, remove
 from elmo.hub.names import HubOptions, default_model, is_untrained, open_model
 from elmo.hub.registry import PUBLISHED, bundled_models, find_published, similar_names
 from elmo.hub.transfer import FetchOptions, RemoteFile
 from elmo.model.perplexity import Perplexity
 from elmo.text.vocabulary import Vocabulary
 from elmo.weights.card import Figure, ModelCard, Source
-from elmo.weights.model_files import find_model
 from elmo.weights.storage import in_numbers_of, load_checkpoint, save_checkpoint, save_folder
 from elmo.weights.tensors_on_disk import StoredTensors
 from file_server import Faults, serve
@@ -556,15 +556,11 @@ def test_what_is_on_the_disk_goes_first(cache, tiny_elmo, tmp_path, monkeypatch)
 # --- the environment ------------------------------------------------------------------------------
 
 
-def test_the_cache_is_where_the_environment_says(monkeypatch, tmp_path):
-    monkeypatch.delenv("ELMO_CACHE", raising=False)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
-    assert cache_folder() == tmp_path / "xdg" / "elmo-torch"
-    monkeypatch.delenv("XDG_CACHE_HOME")
-    assert cache_folder() == Path.home() / ".cache" / "elmo-torch"
+def test_models_are_kept_where_the_environment_or_the_caller_says(monkeypatch, tmp_path):
+    model = find_published("original")
     monkeypatch.setenv("ELMO_CACHE", "~/models")
-    assert cache_folder() == Path.home() / "models"
-    assert cache_folder(tmp_path) == tmp_path
+    assert folder_of(model) == Path.home() / "models" / "original"
+    assert folder_of(model, tmp_path) == tmp_path / "original"
 
 
 def test_a_mirror_has_the_tree_that_wget_makes(monkeypatch):

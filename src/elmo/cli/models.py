@@ -184,10 +184,10 @@ def _download(name: str, cache_dir: Path | None, *, force: bool, quiet: bool) ->
 
 
 def _remove(name: str, cache_dir: Path | None) -> int:
-    from elmo.hub.cache import cache_folder, remove
+    from elmo.hub.cache import folder_of, remove
 
     model = _published(name)
     freed = remove(model, cache_dir)
-    place = cache_folder(cache_dir) / model.folder_name
+    place = folder_of(model, cache_dir)
     say(f"{model.name}: {freed:,} bytes freed in {place}" if freed else f"{model.name}: not here")
     return DONE

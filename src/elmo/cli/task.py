@@ -102,7 +102,7 @@ def evaluate(
     """
     from tqdm import tqdm
 
-    from elmo.tasks.features.layer_cache import default_folder
+    from elmo.runtime.files import cache_folder
     from elmo.tasks.run.trained import TrainedTask
     from elmo.text.files import refuse_to_replace
 
@@ -110,7 +110,7 @@ def evaluate(
         for path in data:
             refuse_to_replace(path, predictions)
     head = TrainedTask.load(
-        folder, model=model, device=device, cache=cache or default_folder(), quiet=quiet
+        folder, model=model, device=device, cache=cache or cache_folder("layers"), quiet=quiet
     )
     examples = head.read(data)
     with tqdm(total=len(examples), unit=" examples", disable=quiet) as bar:

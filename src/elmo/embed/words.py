@@ -21,11 +21,10 @@ from elmo.errors import (
     ElmoError,
     InputError,
     MissingFileError,
-    OutputError,
     OutputExistsError,
     WeightsError,
-    reason_of,
 )
+from elmo.runtime.files import replacing
 from elmo.runtime.interrupts import interrupts_later
 from elmo.text.vocabulary import Vocabulary
 
@@ -210,20 +209,13 @@ def write_token_file(
     for line, word in enumerate(words, start=1):
         if "\0" in word or any("\ud800" <= character <= "\udfff" for character in word):
             raise InputError(f"line {line}: {word!r} cannot be stored, it has no UTF-8 text form")
-    temporary = path.with_name(f".{path.name}.partial")
-    try:
-        with h5py.File(temporary, "w") as file:
-            dim = compute(words[:1]).shape[1]
-            dataset = file.create_dataset(EMBEDDING, (len(words), dim), dtype=np.float32)
-            for start in progress(range(0, len(words), _BATCH)):
-                dataset[start : start + _BATCH] = compute(words[start : start + _BATCH]).numpy()
-            file.create_dataset(WORDS, data=list(words), dtype=h5py.string_dtype())
-            file.attrs[FINGERPRINT] = fingerprint
-        temporary.replace(path)
-    except OSError as error:
-        raise OutputError(f"cannot write {path}: {reason_of(error)}") from error
-    finally:
-        temporary.unlink(missing_ok=True)
+    with replacing(path) as temporary, h5py.File(temporary, "w") as file:
+        dim = compute(words[:1]).shape[1]
+        dataset = file.create_dataset(EMBEDDING, (len(words), dim), dtype=np.float32)
+        for start in progress(range(0, len(words), _BATCH)):
+            dataset[start : start + _BATCH] = compute(words[start : start + _BATCH]).numpy()
+        file.create_dataset(WORDS, data=list(words), dtype=h5py.string_dtype())
+        file.attrs[FINGERPRINT] = fingerprint
 
 
 def _mapped(path: Path, dataset: h5py.Dataset) -> npt.NDArray[np.float32]:

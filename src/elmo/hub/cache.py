@@ -1,6 +1,6 @@
 """Where published models are kept after their download, and how they get there.
 
-    ~/.cache/elmo-torch/            XDG_CACHE_HOME is respected, ELMO_CACHE names another folder
+    ~/.cache/elmo-torch/            or what `runtime.files.cache_folder` returns
       original/options.json         a folder for each model, under its short name
       original/weights.hdf5
       nlpl-195/model/               what is needed of an archive; the archive itself is not kept
@@ -20,9 +20,10 @@ from urllib.parse import urlsplit
 
 from elmo.errors import ConfigError, MissingFileError, OutputError
 from elmo.hub.archives import extract
-from elmo.hub.download import RECORD_SUFFIX, alone, fetch
+from elmo.hub.download import RECORD_SUFFIX, download_lock, fetch
 from elmo.hub.registry import PublishedModel
 from elmo.hub.transfer import FetchOptions, RemoteFile, by_hand
+from elmo.runtime.files import cache_folder, output_errors
 
 _UNPACKED = "model"
 _WANTED = {
@@ -31,14 +32,9 @@ _WANTED = {
 }
 
 
-def cache_folder(cache_dir: str | Path | None = None) -> Path:
-    """Say where downloads are kept."""
-    if cache_dir is not None:
-        return Path(cache_dir)
-    if chosen := os.environ.get("ELMO_CACHE"):
-        return Path(chosen).expanduser()
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(base) / "elmo-torch"
+def folder_of(model: PublishedModel, cache_dir: str | Path | None = None) -> Path:
+    """Return the folder of a model's files, in the cache or in another folder for downloads."""
+    return Path(cache_dir or cache_folder()) / model.folder_name
 
 
 def is_offline() -> bool:
@@ -62,7 +58,7 @@ def network_options(offline: bool = False, force: bool = False) -> FetchOptions:
 
 def cached_folder(model: PublishedModel, cache_dir: str | Path | None = None) -> Path | None:
     """Give the folder of a model that is in the cache, all of it; None if it is not."""
-    folder = cache_folder(cache_dir) / model.folder_name
+    folder = folder_of(model, cache_dir)
     if model.is_archive:
         unpacked = folder / _UNPACKED
         return unpacked if unpacked.is_dir() else None
@@ -85,7 +81,7 @@ def obtain(
         The folder with its files.
     """
     options = options or network_options()
-    folder = cache_folder(cache_dir) / model.folder_name
+    folder = folder_of(model, cache_dir)
     if model.is_archive:
         return _obtain_archive(model, folder, options)
     if options.offline:
@@ -115,8 +111,9 @@ def _obtain_archive(model: PublishedModel, folder: Path, options: FetchOptions) 
     [(name, file)] = model.files.items()
     if options.offline:
         return _unpack(model, fetch(mirrored(file), folder / name, options), unpacked)
-    _make(folder)
-    with alone(unpacked, options):
+    with output_errors(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    with download_lock(unpacked, options):
         if unpacked.is_dir() and not options.force:  # another process was quicker
             return unpacked
         return _unpack(model, fetch(mirrored(file), folder / name, options), unpacked)
@@ -129,20 +126,13 @@ def _unpack(model: PublishedModel, archive: Path, folder: Path) -> Path:
     return folder
 
 
-def _make(folder: Path) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise OutputError(f"cannot make the folder {folder}: {error.strerror}") from error
-
-
 def remove(model: PublishedModel, cache_dir: str | Path | None = None) -> int:
     """Delete a model from the cache, halves of downloads included, but not its checksums.
 
     Returns:
         How many bytes that freed.
     """
-    folder = cache_folder(cache_dir) / model.folder_name
+    folder = folder_of(model, cache_dir)
     if not folder.is_dir():
         return 0
     freed = 0

@@ -6,14 +6,10 @@ made when the file first arrives, and enforced whenever it arrives again.
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 
-from filelock import FileLock, Timeout
-
-from elmo.errors import ElmoError, MissingFileError, OutputError, WeightsError
+from elmo.errors import MissingFileError, WeightsError
 from elmo.hub.transfer import (
     FetchOptions,
     RemoteFile,
@@ -25,6 +21,7 @@ from elmo.hub.transfer import (
     tell,
     write_record,
 )
+from elmo.runtime.files import locked, output_errors, sha256_of
 
 RECORD_SUFFIX = ".sha256.json"
 
@@ -54,17 +51,13 @@ def fetch(file: RemoteFile, target: Path, options: FetchOptions | None = None) -
         raise MissingFileError(
             f"{target.name} is not here, and the network may not be asked. {by_hand(file, target)}"
         )
-    try:
+    with output_errors(target):
         target.parent.mkdir(parents=True, exist_ok=True)
-        with alone(target, options):
+        with download_lock(target, options):
             if target.is_file() and not options.force:  # another process was quicker
                 _check_present(file, target)
             else:
                 _download(file, target, options)
-    except OSError as error:
-        if isinstance(error, ElmoError):
-            raise
-        raise OutputError(f"cannot write {target}: {error.strerror or error}") from error
     return target
 
 
@@ -81,8 +74,7 @@ def _check_present(file: RemoteFile, target: Path) -> None:
     same = {"size": status.st_size, "modified": status.st_mtime_ns}
     if expected and record.items() >= {**same, "sha256": expected}.items():
         return
-    with target.open("rb") as stream:
-        found = hashlib.file_digest(stream, "sha256").hexdigest()
+    found = sha256_of(target)
     if expected and found != expected:
         raise WeightsError(
             f"{target} has the sha256 {found}, expected {expected}: it was damaged or exchanged. "
@@ -106,20 +98,14 @@ def _remember(file: RemoteFile, target: Path, digest: str) -> None:
     )
 
 
-@contextmanager
-def alone(target: Path, options: FetchOptions) -> Iterator[None]:
-    """Wait until no other process is at work on the same file or folder."""
-    lock = FileLock(target.with_name(f".{target.name}.lock"))
-    try:
-        lock.acquire(timeout=0)
-    except Timeout:
+def download_lock(target: Path, options: FetchOptions) -> AbstractContextManager[None]:
+    """Lock a file or folder that is downloaded; wait if another process is at work on it."""
+
+    def announce() -> None:
         if options.show_progress:
             tell(f"{target}: another process downloads it; waiting")
-        lock.acquire()
-    try:
-        yield
-    finally:
-        lock.release()
+
+    return locked(target.with_name(f".{target.name}.lock"), announce)
 
 
 def _download(file: RemoteFile, target: Path, options: FetchOptions) -> None:

@@ -6,11 +6,9 @@ that a later try can go on in its middle, and does so only if the server still h
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import http.client
 import json
-import os
 import re
 import shutil
 import socket
@@ -27,6 +25,7 @@ from typing import IO, Any
 from tqdm.auto import tqdm
 
 from elmo.errors import DownloadError, ElmoError, MissingFileError, OutputError, WeightsError
+from elmo.runtime.files import output_errors, write_text
 
 LARGEST = 8 * 2**30
 """Bytes of a file whose size nobody told; more are not read."""
@@ -159,12 +158,8 @@ class _Partial:
         assert self._stream is not None
         rest = memoryview(chunk)
         while rest:
-            try:
+            with output_errors(self.target, _kept(self)):
                 written = self._stream.write(rest)
-            except OSError as error:
-                full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-                reason = "no space left on the disk" if full else error.strerror
-                raise OutputError(f"cannot write {self.target}: {reason}. {_kept(self)}") from error
             self.digest.update(rest[:written])
             self.length += written
             rest = rest[written:]
@@ -368,7 +363,5 @@ def read_record(path: Path) -> dict[str, Any]:
 
 
 def write_record(path: Path, content: dict[str, Any]) -> None:
-    """Write a small JSON object, whole or not at all."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    temporary.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
-    temporary.replace(path)
+    """Write a small JSON object atomically."""
+    write_text(path, json.dumps(content, indent=2) + "\n")

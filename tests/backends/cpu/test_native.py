@@ -689,13 +689,13 @@ def test_users_without_a_home_have_a_folder_too(monkeypatch):
 
 
 def test_where_there_is_no_folder_at_all_there_is_no_library(tmp_path, monkeypatch):
-    def full(**_):
+    def full(*_, **__):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    for name in ("mkstemp", "mkdtemp"):
-        monkeypatch.setattr(compiler.tempfile, name, full)
-    with pytest.raises(CannotBuildError, match="No space left"):
+    monkeypatch.setattr(compiler.tempfile, "mkdtemp", full)
+    monkeypatch.setattr(compiler, "_compile", full)
+    with pytest.raises(CannotBuildError, match="no space left"):
         compiler._built(compiler._SOURCE, [])
     with pytest.raises(CannotBuildError, match="No space left"):
         compiler._private_folder.__wrapped__()

@@ -18,11 +18,11 @@ import shlex
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
+
+from elmo.runtime.files import cache_folder, replacing, sha256_of
 
 Library = TypeVar("Library", bound=ctypes.CDLL)
 
@@ -171,13 +171,10 @@ def _built(source: Path, flags: list[str]) -> Path:
     if library.is_file():
         return library
     try:
-        with _temporary_file(folder) as temporary:
+        with replacing(library) as temporary:
             if source == _SOURCE:  # the others take no time
                 _tell_of_building()
             _compile([*compiler, *flags, str(source), "-o", str(temporary)])
-            with temporary.open("rb") as file:
-                os.fsync(file.fileno())  # a library that is cut short ends the process
-            temporary.replace(library)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise CannotBuildError(f"{compiler[0]} failed: {error}") from None
     return library
@@ -186,16 +183,6 @@ def _built(source: Path, flags: list[str]) -> Path:
 @cache
 def _tell_of_building() -> None:
     logger.warning("building the C++ kernel for this CPU, once: about ten seconds")
-
-
-@contextmanager
-def _temporary_file(folder: Path) -> Iterator[Path]:
-    handle, name = tempfile.mkstemp(dir=folder, suffix=".so.partial")
-    os.close(handle)
-    try:
-        yield Path(name)
-    finally:
-        Path(name).unlink(missing_ok=True)
 
 
 def _compile(command: list[str]) -> None:
@@ -208,9 +195,7 @@ def _compile(command: list[str]) -> None:
 def _contents(folder: Path) -> list[str]:
     """Give the names of all sources, each with a hash of what is in it, in a fixed order."""
     files = [path for path in folder.iterdir() if path.suffix in (".cpp", ".h")]
-    return [
-        f"{path.name} {hashlib.sha256(path.read_bytes()).hexdigest()}" for path in sorted(files)
-    ]
+    return [f"{path.name} {sha256_of(path)}" for path in sorted(files)]
 
 
 def _compiler() -> list[str]:
@@ -237,8 +222,7 @@ def _version(compiler: list[str]) -> str:
 def _folder() -> Path:
     """Give a folder for libraries in which nobody else can write: what is there gets loaded."""
     try:
-        base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-        folder = Path(base) / "elmo-torch" / "kernels"
+        folder = cache_folder("kernels")
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         facts = folder.stat()
         if facts.st_uid == os.getuid() and not facts.st_mode & 0o022 and os.access(folder, os.W_OK):

@@ -11,8 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from elmo.embedder import ELMo
-from elmo.errors import OutputError
+from elmo.runtime.files import locked, output_errors
 
 Array = npt.NDArray[Any]
 Words = list[str]
@@ -40,13 +39,8 @@ class LayerCache:
 
     def __init__(self, folder: Path, fingerprint: str, n_layers: int, dim: int) -> None:
         self.n_layers, self.dim = n_layers, dim
-        try:
+        with output_errors(folder, "choose another cache folder with --cache"):
             folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise OutputError(
-                f"cannot make the cache folder {folder}: {error.strerror}; choose another with "
-                "--cache"
-            ) from None
         name = f"{fingerprint[:32]}-{n_layers}x{dim}"
         self._layers = folder / f"{name}.layers"
         self._index = folder / f"{name}.index"
@@ -81,7 +75,7 @@ class LayerCache:
         for window in model.windows(sorted(missing, key=len)):
             # Locked for one window at a time: runs on other sentences need not wait for all of
             # these, and runs on the same ones share the work.
-            with self._locked():
+            with locked(self._lock):
                 self._read_index()
                 left = self.missing(window)
                 if left:
@@ -125,7 +119,7 @@ class LayerCache:
         block = np.concatenate([np.swapaxes(layers, 0, 1) for layers in computed])
         np.clip(block, -largest, largest, out=block)  # rounding may have made values infinite
         records = np.zeros(len(sentences), _RECORD)
-        try:
+        with output_errors(self._layers, "make room, or choose another folder with --cache"):
             with self._layers.open("ab") as file:
                 # A killed run may have left a part of a word, or words that the index lacks.
                 start = -(-file.tell() // self._word_bytes)
@@ -142,11 +136,6 @@ class LayerCache:
                 file.truncate(self._index_bytes)
                 file.seek(0, os.SEEK_END)
                 file.write(records.tobytes())
-        except OSError as error:
-            raise OutputError(
-                f"cannot write the cache {self._layers}: {error.strerror or error}; make room, or "
-                "choose another folder with --cache"
-            ) from error
         self._read_index()
 
     def _read_index(self) -> None:
@@ -165,27 +154,9 @@ class LayerCache:
                 self._places[bytes(key)] = (start, words)
         self._index_bytes += whole
 
-    @contextmanager
-    def _locked(self) -> Iterator[None]:
-        """Keep other processes from writing; where locks are not to be had, go on without."""
-        try:
-            import fcntl
-        except ImportError:
-            yield
-            return
-        with self._lock.open("ab") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
-            yield
-
 
 def digest(words: Words) -> bytes:
     """Give 16 bytes that stand for a sentence."""
     spelt = [word.encode("utf-8", "surrogatepass") for word in words]
     sizes = np.array([len(word) for word in spelt], dtype="<u4").tobytes()
     return hashlib.blake2b(sizes + b"".join(spelt), digest_size=16).digest()
-
-
-def default_folder() -> Path:
-    """Give the folder for layers in the user's cache folder."""
-    base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-    return Path(base) / "elmo-torch" / "layers"
