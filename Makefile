@@ -33,7 +33,7 @@ tests: .venv/dev
 # Needs AllenNLP's files beside ours; see benchmarks/README.md.
 bench: .venv/dev
 	$(BIN)/pip install -q --disable-pip-version-check --no-deps allennlp==2.10.1
-	$(BIN)/elmo bench --threads 2 --data .benchmark-data
+	$(BIN)/python -m benchmarks.speed --threads 2 --data .benchmark-data
 
 clean:
 	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
