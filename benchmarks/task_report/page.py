@@ -89,10 +89,11 @@ def write_report(out: Path, copy: Path | None = None) -> list[str]:
         Messages: what was written, and what could not be.
     """
     found = read_cells(out)
+    lines = ",\n".join(json.dumps(cell) for cell in found)  # one run a line, so that changes show
     notes = []
     for file in [out / JSON_FILE] + ([copy.parent / PICTURES_FOLDER / JSON_FILE] if copy else []):
         file.parent.mkdir(parents=True, exist_ok=True)
-        write_text(file, json.dumps(found, indent=1) + "\n")
+        write_text(file, f"[\n{lines}\n]\n")
         notes.append(f"{file}: {len(found)} runs")
     for page in [out / PAGE_FILE] + ([copy] if copy else []):
         page.parent.mkdir(parents=True, exist_ok=True)
