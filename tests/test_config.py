@@ -186,7 +186,7 @@ def test_the_tutorials_size_is_a_preset():
         ("n_highway", -1),
         ("n_words", -1),
         ("max_characters", 2),
-        ("cell", "rnn"),
+        ("cell", 3),
         ("activation", "gelu"),
         ("cell_clip", -3.0),
         ("cell_clip", "3"),

@@ -1,14 +1,14 @@
 """One recurrent layer over streams, both directions at once, differentiable.
 
-`run_layer` is what the language model calls. The plain loop is its reference. LSTM layers take the
-path below it, which computes the same with fewer, larger products: those of both directions run
-together, and the gradients of the weights are one product for all time steps instead of one for
-each. On a GPU they take that of `fused_lstm`.
+`run_layer` is what the language model calls. Any cell is run by its `step`, and autograd finds the
+gradients. For an LSTM the backward pass is written out below it: both directions share one batched
+product, and the gradients of the weights are one product for all time steps instead of one for
+each. On a GPU an LSTM is run by `fused_lstm`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -32,48 +32,50 @@ def run_layer(
     Args:
         sides: The layer that reads forwards and the one that reads backwards.
         inputs: Vectors in the order of reading, shape `(2, time, rows, projection_dim)`.
-        state: What the layers remember: `(2, rows, projection_dim)` and `(2, rows, dim)`.
+        state: The state before: `(2, rows, projection_dim)` and `(2, rows, memory_dim)`.
         keep: 0 where the state is zeroed before a word is read, else 1, shape `(time, rows, 1)`;
             None if it never is.
-        fused: Whether an LSTM may use kernels; see `kernels.gpu.triton_ready`.
+        fused: Whether kernels may be used; see `kernels.gpu.triton_ready`.
 
     Returns:
         Outputs of shape `(2, time, rows, projection_dim)` and the state after the last word.
     """
-    if fused and isinstance(sides[0], LSTM):
-        return run_fused_lstm(sides, inputs, state, keep)
-    products = torch.stack(
-        [
-            F.linear(vectors, side.input_weight, side.gate_bias())
-            for side, vectors in zip(sides, inputs, strict=True)
-        ]
-    )
-    run = _run_lstm if isinstance(sides[0], LSTM) else _run_plainly
-    return run(sides, products, state, keep)
+    kind = type(sides[0])
+    faster = _FASTER | _FUSED if fused else _FASTER
+    return faster.get(kind, _run_plainly)(sides, inputs, state, keep)
 
 
 def _run_plainly(
-    sides: Sequence[Cell], products: Tensor, state: LayerState, keep: Tensor | None
+    sides: Sequence[Cell], inputs: Tensor, state: LayerState, keep: Tensor | None
 ) -> tuple[Tensor, LayerState]:
     """Run the cell step by step, one direction after the other; the reference."""
     outputs, ends = [], []
-    for number, side in enumerate(sides):
-        before = LayerState(state.hidden[number], state.memory[number])
-        read, end = run_steps(side, products[number], before, keep)
+    for side, products, *before in zip(sides, _products(sides, inputs), *state, strict=True):
+        read, end = run_steps(side, products, LayerState(*before), keep)
         outputs.append(torch.stack(read))
         ends.append(end)
     hidden, memory = (torch.stack(parts) for parts in zip(*ends, strict=True))
     return torch.stack(outputs), LayerState(hidden, memory)
 
 
+def _products(sides: Sequence[Cell], inputs: Tensor) -> Tensor:
+    """Multiply the inputs of all time steps, `(2, time, rows, gates * dim)`."""
+    return torch.stack(
+        [
+            F.linear(vectors, side.input_weight, side.gate_bias())
+            for side, vectors in zip(sides, inputs, strict=True)
+        ]
+    )
+
+
 def _run_lstm(
-    sides: Sequence[Cell], products: Tensor, state: LayerState, keep: Tensor | None
+    sides: Sequence[Cell], inputs: Tensor, state: LayerState, keep: Tensor | None
 ) -> tuple[Tensor, LayerState]:
     projections: list[Tensor] = [
         side.projection_weight for side in sides if side.projection_weight is not None
     ]
     outputs, memory = _LSTM.apply(  # type: ignore[no-untyped-call]
-        products,
+        _products(sides, inputs),
         state.hidden,
         state.memory,
         torch.stack([side.recurrent_weight for side in sides]),
@@ -83,6 +85,13 @@ def _run_lstm(
         sides[0].proj_clip,
     )
     return outputs, LayerState(outputs[:, -1], memory)
+
+
+_Run = Callable[[Sequence[Cell], Tensor, LayerState, Tensor | None], tuple[Tensor, LayerState]]
+_FASTER: dict[type[Cell], _Run] = {LSTM: _run_lstm}
+"""Cells whose backward pass is written out."""
+_FUSED: dict[type[Cell], _Run] = {LSTM: run_fused_lstm}
+"""Cells with kernels for a GPU."""
 
 
 class _LSTM(torch.autograd.Function):
@@ -107,7 +116,7 @@ class _LSTM(torch.autograd.Function):
         """Run; shapes as in `run_layer`.
 
         Args:
-            ctx: Keeps what the way back needs.
+            ctx: Keeps what the backward pass needs.
             products: Input products, `(2, time, rows, 4 * dim)`.
             hidden: `(2, rows, projection_dim)`.
             memory: `(2, rows, dim)`.
@@ -134,6 +143,7 @@ class _LSTM(torch.autograd.Function):
             torch.baddbmm(products[:, t], hidden, recurrent.mT, out=gates[t])
             _activate_(gates[t])
             i, f, g, o = gates[t].chunk(4, dim=-1)
+            # addcmul rounds once less than `LSTM.step` does.
             torch.mul(f, memory, out=memories[t + 1]).addcmul_(i, g)
             if cell_clip is not None:
                 memories[t + 1].clamp_(-cell_clip, cell_clip)
@@ -152,44 +162,45 @@ class _LSTM(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        """Give the gradients of products, recurrent and projection weights.
+        """Return the gradients of products, recurrent and projection weights.
 
         All that does not depend on a later step is computed for all steps at once; the loop has
-        only products with what comes back through time.
+        only products with the gradients that come back through time.
         """
         gates, memories, tanhs, cells, hiddens, recurrent, projection, keep = ctx.saved_tensors
         time = len(gates)
         before = memories[:-1] if keep is None else memories[:-1] * keep.unsqueeze(1)
-        of_gates, of_tanh = _slopes(gates, before, tanhs)
-        of_hidden = gradients[0].transpose(0, 1).contiguous()
+        grad_gates, tanh_slope = _slopes(gates, before, tanhs)
+        grad_hidden = gradients[0].transpose(0, 1).contiguous()
         inside = None if projection is None else _inside(hiddens[1:], ctx.proj_clip)
         passed = _inside(memories[1:], ctx.cell_clip)
         carried = torch.zeros_like(hiddens[0])
-        of_memory = torch.zeros_like(memories[0])
+        grad_memory = torch.zeros_like(memories[0])
         restarts = _restarting(keep, time)
         for t in reversed(range(time)):
-            of_hidden[t] += carried
+            grad_hidden[t] += carried
             if inside is not None:
-                of_hidden[t] *= inside[t]
-            of_cells = of_hidden[t] if projection is None else of_hidden[t] @ projection
-            of_memory.addcmul_(of_cells, of_tanh[t])
+                grad_hidden[t] *= inside[t]
+            grad_cells = grad_hidden[t] if projection is None else grad_hidden[t] @ projection
+            grad_memory.addcmul_(grad_cells, tanh_slope[t])
             if passed is not None:
-                of_memory *= passed[t]
-            _times_(of_gates[t], of_memory, of_cells)
-            of_memory *= gates[t].chunk(4, dim=-1)[1]  # the forget gate
-            carried = of_gates[t] @ recurrent
+                grad_memory *= passed[t]
+            _times_(grad_gates[t], grad_memory, grad_cells)
+            grad_memory *= gates[t].chunk(4, dim=-1)[1]  # the forget gate
+            carried = grad_gates[t] @ recurrent
             if restarts[t]:
-                carried, of_memory = _kept(carried, keep, t), _kept(of_memory, keep, t)
+                carried, grad_memory = _kept(carried, keep, t), _kept(grad_memory, keep, t)
         starts = hiddens[:-1] if keep is None else hiddens[:-1] * keep.unsqueeze(1)
-        of_recurrent = _rows_of_sides(of_gates).mT @ _rows_of_sides(starts.to(of_gates.dtype))
-        of_projection = None
+        grad_recurrent = _rows_of_sides(grad_gates).mT @ _rows_of_sides(starts.to(grad_gates.dtype))
+        grad_projection = None
         if projection is not None:
-            of_projection = _rows_of_sides(of_hidden).mT @ _rows_of_sides(cells)
-        return of_gates.transpose(0, 1), None, None, of_recurrent, of_projection, None, None, None
+            grad_projection = _rows_of_sides(grad_hidden).mT @ _rows_of_sides(cells)
+        grad_products = grad_gates.transpose(0, 1)
+        return grad_products, None, None, grad_recurrent, grad_projection, None, None, None
 
 
 def _slopes(gates: Tensor, before: Tensor, tanhs: Tensor) -> tuple[Tensor, Tensor]:
-    """Give what gradients are multiplied with on their way back through the cell.
+    """Return the derivatives that gradients are multiplied with in the backward pass of the cell.
 
     Args:
         gates: Gates after their activations, `(time, 2, rows, 4 * dim)`.
@@ -213,21 +224,21 @@ def _slopes(gates: Tensor, before: Tensor, tanhs: Tensor) -> tuple[Tensor, Tenso
     return slopes, o * (1 - tanhs * tanhs)
 
 
-def _times_(slopes: Tensor, of_memory: Tensor, of_cells: Tensor) -> None:
+def _times_(slopes: Tensor, grad_memory: Tensor, grad_cells: Tensor) -> None:
     """Turn the slopes of one step `(2, rows, 4 * dim)` into the gradients of its gates."""
-    dim = of_memory.shape[-1]
-    three = slopes[..., : 3 * dim].view(*of_memory.shape[:-1], 3, dim)
-    three.mul_(of_memory.unsqueeze(-2))
-    slopes[..., 3 * dim :].mul_(of_cells)
+    dim = grad_memory.shape[-1]
+    three = slopes[..., : 3 * dim].view(*grad_memory.shape[:-1], 3, dim)
+    three.mul_(grad_memory.unsqueeze(-2))
+    slopes[..., 3 * dim :].mul_(grad_cells)
 
 
 def _inside(values: Tensor, clip: float | None) -> Tensor | None:
-    """Tell where a clip lets gradients pass: what was beyond the bound lies on it now."""
+    """Return where a clip lets gradients pass: what was beyond the bound lies on it now."""
     return None if clip is None else values.abs() < clip
 
 
 def _restarting(keep: Tensor | None, time: int) -> list[bool]:
-    """Tell in which steps any row restarts; on a GPU asking takes longer than doing."""
+    """Return in which steps any row restarts; on a GPU asking takes longer than doing."""
     if keep is None:
         return [False] * time
     if keep.device.type != "cpu":
@@ -255,5 +266,5 @@ def _activate_(gates: Tensor) -> None:
 
 
 def _cast(dtype: torch.dtype, *weights: Tensor | None) -> list[Any]:
-    """Give weights in the type of the products: under autocast that is bfloat16."""
+    """Return weights in the type of the products: under autocast that is bfloat16."""
     return [None if weight is None else weight.to(dtype) for weight in weights]
