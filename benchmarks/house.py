@@ -1,8 +1,8 @@
 """Count the house: files, rooms, imports between packages, and what a reader of it has to open.
 
-    python benchmarks/house.py                      # this checkout
-    python benchmarks/house.py --tree ../old --json
-    python benchmarks/house.py --check              # exit code 1 if a target is missed
+    python -m benchmarks.house                      # this checkout
+    python -m benchmarks.house --tree ../old --json
+    python -m benchmarks.house --check              # exit code 1 if a target is missed
 
 Definitions, and how they differ from a count by hand of commit 9fa1a33 (in brackets):
 
@@ -37,7 +37,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from walk import Walk, walk_embed
+from benchmarks.walk import Walk, walk_embed
 
 PACKAGE = "elmo"
 FRONT_DOOR = "embedder"

@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
-BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
+from benchmarks import house, walk
+
+ROOT = Path(__file__).resolve().parents[2]
 ORDER = (("errors",), ("low",), ("embedder",), ("left", "right"))
 FILES = {
     "__init__": "",
@@ -43,16 +45,6 @@ FILES = {
 
 
 @pytest.fixture
-def house(monkeypatch):
-    monkeypatch.syspath_prepend(str(BENCHMARKS))
-    import house
-
-    yield house
-    for name in ("house", "walk"):
-        sys.modules.pop(name, None)
-
-
-@pytest.fixture
 def tree(tmp_path):
     for name, text in FILES.items():
         path = tmp_path / "src" / "elmo" / f"{name.replace('.', '/')}.py"
@@ -62,7 +54,7 @@ def tree(tmp_path):
     return tmp_path
 
 
-def test_files_are_counted_by_room(house, tree):
+def test_files_are_counted_by_room(tree):
     found = house.count_house(tree, walks=False)
     assert found.rooms == {".": 3, "low": 3, "left": 2, "right": 2}
     assert found.numbers["files at the top"] == 3
@@ -72,13 +64,13 @@ def test_files_are_counted_by_room(house, tree):
     assert found.numbers["lines of README.md"] == 2
 
 
-def test_the_closure_is_what_an_import_executes(house, tree):
+def test_the_closure_is_what_an_import_executes(tree):
     modules = house.read_modules(tree / "src" / "elmo")
     expected = {"__init__", "embedder", "low", "low.sums", "low.maths", "errors"}
     assert house.closure("embedder", modules) == expected
 
 
-def test_imports_against_the_order_are_found(house, tree):
+def test_imports_against_the_order_are_found(tree):
     found = house.count_house(tree, ORDER, walks=False)
     assert found.wrong_imports == [
         "embedder -> left.side",
@@ -90,7 +82,7 @@ def test_imports_against_the_order_are_found(house, tree):
     assert house.count_house(tree, (("errors", "low"),), walks=False).wrong_imports != []
 
 
-def test_the_order_is_read_from_a_file(house, tmp_path):
+def test_the_order_is_read_from_a_file(tmp_path):
     path = tmp_path / "test_package.py"
     path.write_text(f"import elmo\nORDER = {ORDER!r}\n")
     assert house.read_order(path) == ORDER
@@ -98,7 +90,7 @@ def test_the_order_is_read_from_a_file(house, tmp_path):
     assert house.read_order(path) is None
 
 
-def test_text_is_counted(house, tree):
+def test_text_is_counted(tree):
     numbers = house.count_text(house.read_modules(tree / "src" / "elmo"))
     assert numbers["functions"] == 2
     assert numbers["lines of a function, p95"] == 3
@@ -107,20 +99,20 @@ def test_text_is_counted(house, tree):
     assert numbers["lines of comment"] == 1  # neither the one in a string nor the one behind code
 
 
-def test_a_missed_target_is_told(house, tree):
+def test_a_missed_target_is_told(tree):
     for number in range(10):
         (tree / "src" / "elmo" / f"more{number}.py").touch()
     missed = house.count_house(tree, walks=False).missed()
     assert missed == ["files at the top: 13, at most 10"]
 
 
-def test_returns_are_jumps_into_modules_left_before(house):
-    walk = sys.modules["walk"].measure(["a", "a", "b", "a", "c", "b", "b", "d"])
-    assert (walk.modules, walk.functions) == (["a", "b", "c", "d"], 8)
-    assert (walk.jumps, walk.returns) == (5, 2)
+def test_returns_are_jumps_into_modules_left_before():
+    found = walk.measure(["a", "a", "b", "a", "c", "b", "b", "d"])
+    assert (found.modules, found.functions) == (["a", "b", "c", "d"], 8)
+    assert (found.jumps, found.returns) == (5, 2)
 
 
-def test_properties_and_operators_are_no_calls(house, tmp_path):
+def test_properties_and_operators_are_no_calls(tmp_path):
     source = tmp_path / "thing.py"
     source.write_text(
         "class Thing:\n"
@@ -131,7 +123,7 @@ def test_properties_and_operators_are_no_calls(house, tmp_path):
         "    @staticmethod\n"
         "    def follow(): return 0\n"
     )
-    follower = sys.modules["walk"].Follower(tmp_path)
+    follower = walk.Follower(tmp_path)
     scope = {}
     exec(compile(source.read_text(), str(source), "exec"), scope)
     sys.setprofile(follower)
@@ -142,7 +134,7 @@ def test_properties_and_operators_are_no_calls(house, tmp_path):
     assert follower.path() == ["thing", "thing"]  # __init__ and follow
 
 
-def test_the_order_of_this_repository_can_be_read(house):
-    order = house.read_order(BENCHMARKS.parent / "tests" / "test_package.py")
+def test_the_order_of_this_repository_can_be_read():
+    order = house.read_order(ROOT / "tests" / "test_package.py")
     assert order[0]
     assert isinstance(ast.literal_eval(repr(order)), tuple)

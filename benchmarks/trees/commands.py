@@ -1,0 +1,268 @@
+"""What is hashed of the commands: files of vectors, analyses, converted models, training, tasks.
+
+Commands run in this process as `python -m elmo` runs them. Words for people are left out of what is
+compared, numbers are not.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, Protocol
+
+from benchmarks.trees.digest import contents, read, rows, without
+from benchmarks.trees.inputs import STEPS, TASKS, TINY_RUN, elmo
+
+Found = Iterator[tuple[str, Any]]
+Flags = Sequence[str]
+
+
+class Place(Protocol):
+    """Where a check finds what it reads, and may write."""
+
+    @property
+    def inputs(self) -> Path:
+        """What the old tree made."""
+
+    @property
+    def work(self) -> Path:
+        """An empty folder."""
+
+    def name_of(self, model: str) -> str:
+        """Return what `--model` takes for a model."""
+
+
+def as_json(*arguments: str | Path, leave_out: Sequence[str] = ()) -> Any:
+    """Run a command that prints JSON; return it without notes in words."""
+    return without(json.loads(elmo(*arguments)), "notes", *leave_out)
+
+
+# --- files of vectors -----------------------------------------------------------------------------
+
+EMBEDDINGS: dict[str, Flags] = {
+    "all.hdf5": (),
+    "top.npz": ("--layers", "top", "--state", "warm"),
+    "half.safetensors": ("--dtype", "float16", "--precision", "bf16"),
+    "mix.parquet": ("--layers", "mix", "--batch-tokens", "50"),
+    "carry.hdf5": ("--state", "carry", "--batch-size", "4", "--forget-sentences"),
+    "int8.npz": ("--precision", "int8", "--layers", "1", "--batch-size", "5"),
+    "raw.hdf5": ("--tokenizer", "english", "--layers", "average"),
+}
+"""Outputs of `elmo embed`, and the flags that make them."""
+
+
+def embed(model: str, place: Place) -> Found:
+    """Files that `elmo embed` writes."""
+    text = place.inputs / ("chinese.txt" if model == "small-zh" else "english.txt")
+    more = ["--model", place.name_of(model), "--device", "cpu", "--quiet"]
+    for name, flags in EMBEDDINGS.items():
+        path = place.work / f"{model}-{name}"
+        elmo("embed", text, path, *flags, *more)
+        yield name, read(path)
+    if model == "small-zh":
+        path = place.work / "chinese.hdf5"
+        elmo("embed", place.inputs / "raw-chinese.txt", path, "--tokenizer", "chinese", *more)
+        yield "raw text", read(path)
+        return
+    words, tokens = place.inputs / "words.txt", place.work / f"{model}-tokens.hdf5"
+    elmo("cache", words, tokens, *more)
+    yield "elmo cache", read(tokens)
+    path = place.work / f"{model}-from-tokens.npz"
+    elmo("embed", text, path, "--token-file", tokens, *more)
+    yield "with a token file", read(path)
+
+
+# --- questions ------------------------------------------------------------------------------------
+
+
+def analysis(name: str, place: Place) -> Found:
+    """Similar words, neighbors, and `elmo analyze`."""
+    files = place.inputs
+    corpus = ["--corpus", str(files / "plain.txt"), "--quiet"]
+    if name == "similar":
+        listed = ["--words", str(files / "words.txt"), "--format", "json", "--quiet"]
+        yield "without context", json.loads(elmo("similar", "river", "bank", *listed))
+        found = elmo("similar", "the", *corpus, "--min-count", "1", "--format", "json")
+        yield "in a corpus", json.loads(found)
+        centered = ["--remove-mean", "--layer", "1", "--min-count", "2", "--format", "json"]
+        yield "mean removed", json.loads(elmo("similar", "the", *corpus, *centered))
+    elif name == "neighbors":
+        sentence = "She sat on the [bank] of the river ."
+        yield "top", json.loads(elmo("neighbors", sentence, *corpus, "--format", "json"))
+        more = ["--same-word", "--static", str(files / "vectors.txt"), "--format", "json"]
+        yield "same word", json.loads(elmo("neighbors", sentence, *corpus, *more))
+    elif name == "contextuality":
+        few = ["--min-contexts", "2", "--resamples", "50", "--json"]
+        yield "all", as_json("analyze", "contextuality", *corpus, *few, leave_out=["corpus"])
+    elif name == "senses":
+        out = ["--out", str(place.work / "senses"), "--json", "--projection", "pca"]
+        yield "all", as_json("analyze", "senses", "the", *corpus, *out, leave_out=["corpus"])
+    else:
+        pairs, few = files / "pairs.txt", ["--resamples", "50", "--json"]
+        yield "isolated", as_json("analyze", "correlation", pairs, *few, "--quiet")
+        found = as_json("analyze", "correlation", pairs, *few, *corpus, leave_out=["corpus"])
+        yield "in context", found
+
+
+def language_model(place: Place) -> Found:
+    """`elmo perplexity`, `score` and `substitutes`; the mean of a folder has another meaning."""
+    text = place.inputs / "english.txt"
+    for state in ("zero", "carry"):
+        flags = ["--state", state, "--json", "--quiet"]
+        yield f"perplexity {state}", as_json("perplexity", "small-en", text, *flags)
+        scores = elmo("score", "small-en", text, *flags).splitlines()
+        yield f"score {state}", [json.loads(line) for line in scores]
+    for model in ("characters", "words", "codepoints"):
+        asked = ["perplexity", place.name_of(model), str(place.inputs / "data")]
+        yield f"perplexity {model}", as_json(*asked, "--json", "--quiet", leave_out=["mean"])
+    sentence = "The [bank] of the [river] ."
+    yield "substitutes", as_json("substitutes", "small-en", sentence, "--json")
+
+
+# --- models on disk -------------------------------------------------------------------------------
+
+CONVERSIONS: dict[str, tuple[str, Flags]] = {
+    "bundled to published": ("small-en", ("--to", "hdf5")),
+    "bundled to half": ("small-zh", ("--dtype", "float16")),
+    "published to ours": ("lstm", ()),
+    "gru to published": ("gru", ("--to", "hdf5")),
+    "words to published": ("words", ("--to", "hdf5")),
+    "code points to ours": ("codepoints", ("--to", "elmo")),
+    "adaptive to published": ("codepoints", ("--to", "hdf5")),
+    "many languages to ours": ("manylangs", ()),
+}
+"""What is converted, and how."""
+
+
+def convert(place: Place) -> Found:
+    """Models that `elmo convert` writes, what it tells of them, and what a model is."""
+    for name, (model, flags) in CONVERSIONS.items():
+        folder = place.work / name.replace(" ", "-")
+        elmo("convert", place.name_of(model), folder, *flags)
+        yield name, contents(folder)
+        yield f"{name}: info", as_json("info", folder, "--json", leave_out=["model", "card"])
+    warm = place.work / "warm"
+    elmo("convert", place.name_of("gru"), warm, "--to", "elmo",
+         "--warm-up", place.inputs / "plain.txt")  # fmt: skip
+    yield "warm", contents(warm)
+    yield "info of a bundled model", as_json("info", "small-en", "--json")
+
+
+# --- training -------------------------------------------------------------------------------------
+
+RUNS: dict[str, Flags] = {
+    "lstm, characters, full": ("--softmax", "full"),
+    "lstm, characters, sampled": ("--softmax", "sampled", "--samples", "5", "--accumulate", "2"),
+    "lstm, characters, adaptive": ("--softmax", "adaptive", "--optimizer", "adagrad"),
+    "gru, characters, full": ("--cell", "gru", "--softmax", "full", "--layers", "3"),
+    "gru, code points, sampled": ("--cell", "gru", "--reads", "codepoints", "--softmax", "sampled"),
+    "lstm, words, full, tied": ("--reads", "words", "--tie", "--softmax", "full"),
+    "gru, words, adaptive": ("--reads", "words", "--cell", "gru", "--softmax", "adaptive"),
+    "sentences, unprojected": ("--shuffle", "sentences", "--projection", "64", "--restarts", "0.5"),
+    "goes on from a model": ("--softmax", "full", "--layer-decay", "0.5"),
+    "bf16": ("--precision", "bf16", "--weight-decay", "0.1"),
+}
+"""Runs of training, and their flags."""
+
+
+def prepare(place: Place) -> Found:
+    """Shards and vocabularies that `elmo prepare` writes."""
+    kinds: dict[str, Flags] = {
+        "words": ("--heldout", "0.1", "--min-count", "1"),
+        "few": ("--vocab-size", "50", "--max-sentence", "7", "--heldout", "0.2", "--seed", "3"),
+        "english": ("--tokenizer", "english", "--workers", "2"),
+    }
+    for name, flags in kinds.items():
+        folder = place.work / f"prepared-{name}"
+        elmo("prepare", place.inputs / "grammar.txt", place.inputs / "plain.txt", folder, *flags)
+        found = contents(folder)
+        found["corpus.json"] = without(found["corpus.json"], "sources", "elmo_version")
+        yield name, found
+
+
+def train(name: str, place: Place) -> Found:
+    """Metrics and weights of a run."""
+    out = place.work / "run" / name.replace(", ", "-").replace(" ", "-")
+    flags = [*TINY_RUN, *RUNS[name], "--steps", str(STEPS)]
+    if name.startswith("goes on"):
+        flags += ["--start-from", place.name_of("lstm")]
+    elmo("train", "--data", place.inputs / "data", "--out", out, *flags)
+    yield from _trained(out)
+
+
+def resume(place: Place) -> Found:
+    """A run that the old tree began and each tree goes on with."""
+    out = place.work / "resumed"
+    shutil.copytree(place.inputs / "half", out)
+    elmo("train", "--resume", out, "--steps", str(STEPS), "--quiet")
+    yield from _trained(out)
+
+
+def finetune(place: Place) -> Found:
+    """Models that `elmo finetune` makes, with an output layer and without."""
+    short = [flag for flag in TINY_RUN if flag not in ("--preset", "tiny")]
+    for model in ("characters", "gru"):
+        out = place.work / f"finetuned-{model}"
+        flags = [*short, "--steps", str(STEPS), "--out", str(out)]
+        elmo("finetune", place.name_of(model), place.inputs / "data", *flags)
+        yield from ((f"{model}: {what}", value) for what, value in _trained(out))
+
+
+def _trained(out: Path) -> Found:
+    yield "metrics", rows(out / "metrics.jsonl")
+    yield "weights", contents(out / "last")
+
+
+# --- tasks ----------------------------------------------------------------------------------------
+
+TASK_RUNS: dict[str, Flags] = {
+    "glove and elmo": ("--hidden", "8"),
+    "elmo at both": ("--hidden", "8", "--elmo-at", "both", "--mix-l2", "0.1"),
+    "elmo learns": ("--hidden", "6", "--features", "elmo", "--finetune-elmo"),
+    "random": ("--hidden", "6", "--features", "random", "--random-dim", "9", "--layers", "1"),
+}
+"""How heads are trained."""
+
+
+def task(name: str, place: Place) -> Found:
+    """Metrics, weights and predictions of heads."""
+    file, text = TASKS[name]
+    data, cpu = str(place.inputs / file), ["--device", "cpu"]
+    for way, flags in TASK_RUNS.items():
+        out = place.work / f"{name}-{way.replace(' ', '-')}"
+        given = ["--data", data, "--dev", data, "--out", str(out), *flags, *cpu, "--quiet"]
+        given += ["--epochs", "2", "--batch", "4", "--cache", str(place.work / "layers")]
+        if "elmo" in way:
+            given += ["--model", place.name_of("lstm")]
+        if "glove" in way or "both" in way:
+            given += ["--vectors", str(place.inputs / "vectors.txt")]
+        elmo("task", "train", name, *given)
+        yield f"{way}: metrics", rows(out / "metrics.jsonl")
+        yield f"{way}: result", read(out / "result.json")
+        yield f"{way}: weights", read(out / "model.safetensors")
+        shown = place.work / f"{out.name}.jsonl"
+        measure = ["--data", data, "--predictions", str(shown), "--json", "--quiet", *cpu]
+        yield f"{way}: scores", as_json("task", "evaluate", out, *measure)
+        yield f"{way}: predictions", rows(shown)
+        predicted = elmo("task", "predict", out, text, *cpu).splitlines()
+        yield f"{way}: for a text", [json.loads(line) for line in predicted]
+
+
+COMMANDS: dict[str, Callable[[Any], Found]] = {
+    **{f"embed {model}": partial(embed, model) for model in ("small-en", "small-zh", "gru")},
+    **{
+        f"analysis {name}": partial(analysis, name)
+        for name in ("similar", "neighbors", "contextuality", "senses", "correlation")
+    },
+    "perplexity, score, substitutes": language_model,
+    "convert": convert,
+    "prepare": prepare,
+    **{f"train {name}": partial(train, name) for name in RUNS},
+    "train --resume": resume,
+    "finetune": finetune,
+    **{f"task {name}": partial(task, name) for name in TASKS},
+}
+"""The checks of commands by name."""
