@@ -14,12 +14,11 @@ import torch
 from torch import Tensor
 
 from elmo.config import ElmoConfig, Preset
-from elmo.errors import OutputError
 from elmo.hub.names import open_model
 from elmo.model.bilm import BiLM, random_bilm
 from elmo.model.checkpoint import Checkpoint
-from elmo.runtime.files import cache_folder
-from elmo.weights.model_files import HDF5_FILE, OPTIONS_FILE
+from elmo.runtime.files import cache_folder, output_errors
+from elmo.weights.formats import HDF5
 from elmo.weights.storage import save_checkpoint
 
 _GAIN = 2.0
@@ -52,12 +51,8 @@ def subject_of_size(size: Preset, data: Path | None) -> Subject:
     config = ElmoConfig.preset(size)
     folder = (data or cache_folder("benchmark")) / size
     if not _is_written(folder, config):
-        try:
-            save_checkpoint(_lively(random_bilm(config)).to_checkpoint(), folder, "hdf5")
-        except OSError as error:
-            raise OutputError(
-                f"cannot keep random weights in {folder}: {error}; choose another folder by --data"
-            ) from error
+        with output_errors(folder, "choose another folder for random weights by --data"):
+            save_checkpoint(_lively(random_bilm(config)).to_checkpoint(), folder, HDF5.name)
     with torch.device("meta"):
         tensors = BiLM(config).state_dict()
     return Subject(size, str(folder), config, _count(tensors, config))
@@ -74,11 +69,11 @@ def subject_of_model(name: str) -> Subject:
 def published_folder(subject: Subject) -> Iterator[Path]:
     """Give a folder where the model lies in the published layout, writing it if need be."""
     folder = Path(subject.source)
-    if (folder / OPTIONS_FILE).is_file() and (folder / HDF5_FILE).is_file():
+    if (folder / HDF5.options).is_file() and (folder / HDF5.weights).is_file():
         yield folder
         return
     with tempfile.TemporaryDirectory() as name:
-        save_checkpoint(dataclasses.replace(subject.read(), softmax={}), name, "hdf5")
+        save_checkpoint(dataclasses.replace(subject.read(), softmax={}), name, HDF5.name)
         yield Path(name)
 
 
@@ -89,8 +84,8 @@ def _count(tensors: Mapping[str, Tensor], config: ElmoConfig) -> int:
 
 
 def _is_written(folder: Path, config: ElmoConfig) -> bool:
-    options = folder / OPTIONS_FILE  # written last, so the weights are complete
-    if not options.exists() or not (folder / HDF5_FILE).exists():
+    options = folder / HDF5.options  # written last, so the weights are complete
+    if not options.exists() or not (folder / HDF5.weights).exists():
         return False
     try:
         return bool(json.loads(options.read_text(encoding="utf-8")) == config.to_options())

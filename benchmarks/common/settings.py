@@ -1,9 +1,8 @@
 """What all measurements let their users choose, as frozen records that become flags.
 
-Nothing here imports PyTorch, so that help texts come at once.
+Nothing here imports PyTorch, so that help texts come at once. Neither this module nor those of
+its subclasses postpone annotations: cyclopts would look for the names of inherited ones in theirs.
 """
-
-from __future__ import annotations
 
 import os
 from dataclasses import dataclass, fields

@@ -1,7 +1,5 @@
 """What is chosen when errors are measured."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What is chosen when growth is measured."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated

@@ -1,7 +1,5 @@
 """What is chosen when speed is measured."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from benchmarks.common.settings import SizeSettings
