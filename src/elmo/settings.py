@@ -22,8 +22,6 @@ OutputFormat = Literal["hdf5", "parquet", "npz", "safetensors"]
 """What kind of file vectors are written to."""
 OutputDtype = Literal["float32", "float16"]
 """In which numbers vectors are written."""
-ModelFormat = Literal["elmo", "hdf5"]
-"""Our folder (config.json + model.safetensors), or the published pair (options.json + HDF5)."""
 SoftmaxKind = Literal["full", "sampled", "adaptive"]
 """How the probabilities of words are trained: exactly, against drawn words, or in clusters."""
 SurprisalUnit = Literal["nats", "bits"]

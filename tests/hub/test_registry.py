@@ -13,7 +13,6 @@ from urllib.parse import urlsplit
 import numpy as np
 import pytest
 import torch
-from elmo.weights.model_files import find_model
 from safetensors.torch import load_file
 
 from elmo import ELMo, ElmoWarning, LanguageModelScorer
@@ -22,13 +21,13 @@ from elmo.errors import ConfigError, MissingFileError, WeightsError
 from elmo.hub import cache as hub_cache
 from elmo.hub import names, registry
 from elmo.hub.cache import cached_folder, folder_of, mirrored, network_options, obtain, remove
+from elmo.hub.download import FetchOptions, RemoteFile
 from elmo.hub.names import HubOptions, default_model, is_untrained, open_model
 from elmo.hub.registry import PUBLISHED, bundled_models, find_published, similar_names
-from elmo.hub.transfer import FetchOptions, RemoteFile
 from elmo.model.perplexity import Perplexity
 from elmo.text.vocabulary import Vocabulary
 from elmo.weights.card import Figure, ModelCard, Source
-from elmo.weights.storage import in_numbers_of, load_checkpoint, save_checkpoint, save_folder
+from elmo.weights.storage import load_checkpoint, rounded_checkpoint, save_checkpoint
 from elmo.weights.tensors_on_disk import StoredTensors
 from file_server import Faults, serve
 from strategies import VOCABULARY, seeded_bilm
@@ -80,7 +79,7 @@ def language_model(tiny_bilm):
 def bundled(tmp_path, monkeypatch, language_model):
     """An installation with one bundled model, made by the tool that makes real ones."""
     monkeypatch.setattr(registry, "BUNDLED", tmp_path / "bundled")
-    save_folder(language_model, tmp_path / "run")
+    save_checkpoint(language_model, tmp_path / "run")
     (tmp_path / "filled.json").write_text(CARD.to_json())
     folder = tmp_path / "bundled" / "small-en"
     arguments = ["--dtype", "float16", "--card", str(tmp_path / "filled.json")]
@@ -130,8 +129,8 @@ def assert_tiny(elmo, tiny_elmo):
 
 
 def test_float16_halves_the_files_and_loading_gives_float32(tmp_path, language_model):
-    save_folder(language_model, tmp_path / "full")
-    save_folder(language_model, tmp_path / "half", "float16")
+    save_checkpoint(language_model, tmp_path / "full")
+    save_checkpoint(language_model, tmp_path / "half", dtype="float16")
     for name, tensors in (
         ("model.safetensors", language_model.tensors),
         ("softmax.safetensors", language_model.softmax),
@@ -142,8 +141,8 @@ def test_float16_halves_the_files_and_loading_gives_float32(tmp_path, language_m
             assert torch.equal(stored[key], tensor.half())
     sizes = [(tmp_path / kind / "softmax.safetensors").stat().st_size for kind in ("full", "half")]
     assert sizes[0] - sizes[1] == 2 * (9 * 16 + 9)
-    found = load_checkpoint(find_model(tmp_path / "half"))
-    expected = in_numbers_of(language_model, "float16")
+    found = load_checkpoint(tmp_path / "half")
+    expected = rounded_checkpoint(language_model, "float16")
     for kind in ("tensors", "softmax"):
         for key, tensor in getattr(expected, kind).items():
             assert getattr(found, kind)[key].dtype == torch.float32
@@ -157,8 +156,8 @@ def test_float16_halves_the_files_and_loading_gives_float32(tmp_path, language_m
 
 
 def test_float16_is_idempotent(tmp_path, language_model):
-    save_folder(language_model, tmp_path / "once", "float16")
-    save_folder(load_checkpoint(find_model(tmp_path / "once")), tmp_path / "twice", "float16")
+    save_checkpoint(language_model, tmp_path / "once", dtype="float16")
+    save_checkpoint(load_checkpoint(tmp_path / "once"), tmp_path / "twice", dtype="float16")
     for name in ("model.safetensors", "softmax.safetensors", "config.json", "README.md"):
         assert (tmp_path / "once" / name).read_bytes() == (tmp_path / "twice" / name).read_bytes()
 
@@ -168,19 +167,19 @@ def test_weights_that_float16_cannot_hold_are_named(tmp_path, language_model):
     huge = {**language_model.tensors, name: torch.full_like(language_model.tensors[name], 1e5)}
     checkpoint = type(language_model)(config=language_model.config, tensors=huge)
     with pytest.raises(WeightsError, match=rf"'{re.escape(name)}' have values beyond 65,504"):
-        save_folder(checkpoint, tmp_path / "half", "float16")
+        save_checkpoint(checkpoint, tmp_path / "half", dtype="float16")
     assert not (tmp_path / "half" / "model.safetensors").exists()
 
 
 def test_the_published_layout_has_no_float16(tmp_path, language_model):
-    with pytest.raises(ConfigError, match="layout hdf5"):
+    with pytest.raises(ConfigError, match="format hdf5"):
         save_checkpoint(language_model, tmp_path, "hdf5", "float16")
     with pytest.raises(ConfigError, match="dtype is 'int8'"):
         save_checkpoint(language_model, tmp_path, "elmo", "int8")
 
 
 def test_embedding_never_reads_the_output_layer(tmp_path, language_model):
-    save_folder(language_model, tmp_path / "model", "float16")
+    save_checkpoint(language_model, tmp_path / "model", dtype="float16")
     softmax = open_model(tmp_path / "model").softmax
     assert isinstance(softmax, StoredTensors)
     elmo = ELMo.from_pretrained(tmp_path / "model", device="cpu")
@@ -198,13 +197,13 @@ def test_embedding_never_reads_the_output_layer(tmp_path, language_model):
 
 
 def test_the_output_layer_is_there_when_it_is_looked_at(tmp_path, language_model):
-    save_folder(language_model, tmp_path / "model", "float16")
+    save_checkpoint(language_model, tmp_path / "model", dtype="float16")
     lazy = open_model(tmp_path / "model").softmax
     assert (sorted(lazy), len(lazy), "bias" in lazy) == (["bias", "weight"], 2, True)
     assert not lazy.is_read
     assert torch.equal(lazy["weight"], language_model.softmax["weight"].half().float())
     assert lazy.is_read
-    rounded = in_numbers_of(language_model, "float16")
+    rounded = rounded_checkpoint(language_model, "float16")
     scores = [
         LanguageModelScorer(model, device="cpu").score(SENTENCES)[0].forward
         for model in (open_model(tmp_path / "model"), rounded)
@@ -215,14 +214,14 @@ def test_the_output_layer_is_there_when_it_is_looked_at(tmp_path, language_model
 def test_a_model_that_was_only_embedded_with_is_saved_with_its_output_layer(
     tmp_path, language_model
 ):
-    save_folder(language_model, tmp_path / "model")
+    save_checkpoint(language_model, tmp_path / "model")
     ELMo.from_pretrained(tmp_path / "model", device="cpu").save_pretrained(tmp_path / "again")
     for name in ("softmax.safetensors", "vocab.txt"):
         assert (tmp_path / "model" / name).read_bytes() == (tmp_path / "again" / name).read_bytes()
 
 
 def test_a_lazy_output_layer_is_still_checked_against_the_vocabulary(tmp_path, language_model):
-    save_folder(language_model, tmp_path / "model")
+    save_checkpoint(language_model, tmp_path / "model")
     Vocabulary(VOCABULARY[:-1]).write(tmp_path / "model" / "vocab.txt")
     with pytest.raises(WeightsError, match="is for 9 words, but the vocabulary beside it lists 8"):
         open_model(tmp_path / "model")
@@ -233,7 +232,7 @@ def test_a_lazy_output_layer_is_still_checked_against_the_vocabulary(tmp_path, l
 
 def test_a_bundled_model_is_opened_by_its_name_and_is_the_default(bundled, language_model):
     assert bundled_models() == {"small-en": bundled}
-    expected = in_numbers_of(language_model, "float16").fingerprint()
+    expected = rounded_checkpoint(language_model, "float16").fingerprint()
     assert open_model("small-en").fingerprint() == expected
     assert ELMo.from_pretrained(device="cpu").fingerprint == expected
     assert default_model() == "small-en"
@@ -273,7 +272,7 @@ def test_info_prints_the_card_and_checks_the_files(bundled, capsys):
         "small-en: A model of a test.",
         "CC BY-SA 4.0",
         "A book (https://x.y), 12,345 words, public domain",
-        "59.00 (forward 60.00, backward 58.00)",
+        "56.00 (forward 64.00, backward 49.00)",
         "12.5 minutes",
         "a coffee",
         "1,000,000",
@@ -349,7 +348,7 @@ def test_a_card_goes_with_our_layout_only(tmp_path, capsys):
     (tmp_path / "card.json").write_text(CARD.to_json())
     arguments = ["--to", "hdf5", "--card", str(tmp_path / "card.json")]
     assert main(["convert", "random-tiny", str(tmp_path / "out"), *arguments]) == 2
-    assert "--card goes with the layout elmo" in capsys.readouterr().err
+    assert "--card goes with the format elmo" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
 
 
@@ -371,10 +370,10 @@ def test_the_models_that_ship_are_what_their_cards_say(name):
 
 def test_names_are_unique_and_every_address_is_a_web_address():
     assert len({name.casefold() for name in PUBLISHED}) == len(PUBLISHED)
-    folders = [model.folder_name for model in PUBLISHED.values()]
+    folders = [folder_of(model).name for model in PUBLISHED.values()]
     assert len(set(folders)) == len(folders)
     for model in PUBLISHED.values():
-        assert re.fullmatch(r"[\w.-]+", model.folder_name)
+        assert re.fullmatch(r"[\w.-]+", folder_of(model).name)
         for name, file in model.files.items():
             assert urlsplit(file.address).scheme in ("http", "https")
             assert re.fullmatch(r"[\w.-]+", name)
@@ -680,7 +679,7 @@ def test_the_list_of_models_comes_without_torch():
 
 def test_the_same_weights_give_the_same_bytes(tmp_path, tiny_config):
     for name in ("one", "two"):
-        save_folder(seeded_bilm(tiny_config).to_checkpoint(), tmp_path / name, "float16")
+        save_checkpoint(seeded_bilm(tiny_config).to_checkpoint(), tmp_path / name, dtype="float16")
     assert (tmp_path / "one" / "model.safetensors").read_bytes() == (
         tmp_path / "two" / "model.safetensors"
     ).read_bytes()

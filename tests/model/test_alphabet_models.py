@@ -21,19 +21,18 @@ from elmo import (
 )
 from elmo.cli.main import main
 from elmo.errors import ConfigError, InputError, MissingFileError, WeightsError
-from elmo.weights.model_files import find_model
-from elmo.weights.storage import load_checkpoint, save_folder, save_published
+from elmo.weights.storage import load_checkpoint, save_checkpoint
 from strategies import ALPHABET, alphabet_config, seeded_bilm
 
 
 def load(path):
-    return load_checkpoint(find_model(path))
+    return load_checkpoint(path)
 
 
 def save_both(checkpoint, base):
     """Save in both layouts; returns the two folders."""
-    save_folder(checkpoint, base / "ours")
-    save_published(checkpoint, base / "hdf5")
+    save_checkpoint(checkpoint, base / "ours")
+    save_checkpoint(checkpoint, base / "hdf5", "hdf5")
     return base / "ours", base / "hdf5"
 
 
@@ -69,7 +68,7 @@ def test_a_model_with_an_alphabet_reads_the_same_from_both_layouts(tmp_path, alp
 
 
 def test_the_card_of_a_model_with_an_alphabet_says_so(tmp_path, alphabet_checkpoint):
-    save_folder(alphabet_checkpoint, tmp_path)
+    save_checkpoint(alphabet_checkpoint, tmp_path)
     assert "characters (code points of an alphabet, 50 a word)" in (
         (tmp_path / "README.md").read_text()
     )
@@ -85,7 +84,7 @@ def test_a_model_without_its_characters_is_told(tmp_path, alphabet_checkpoint):
 
 
 def test_options_with_another_number_of_characters_ask_for_an_alphabet(tmp_path, tiny_bilm):
-    save_published(tiny_bilm.to_checkpoint(), tmp_path)
+    save_checkpoint(tiny_bilm.to_checkpoint(), tmp_path, "hdf5")
     options = json.loads((tmp_path / "options.json").read_text())
     options["char_cnn"]["n_characters"] = 300
     (tmp_path / "options.json").write_text(json.dumps(options))
@@ -116,9 +115,9 @@ def test_a_model_of_bytes_ignores_a_list_of_characters(tmp_path, tiny_bilm):
 
 def test_a_model_with_an_alphabet_is_not_saved_without_it(tmp_path, alphabet_checkpoint):
     half = replace(alphabet_checkpoint, alphabet=None)
-    for save in (save_folder, save_published):
+    for format in ("elmo", "hdf5"):
         with pytest.raises(ConfigError, match="it needs its alphabet"):
-            save(half, tmp_path / "model")
+            save_checkpoint(half, tmp_path / "model", format)
     assert not (tmp_path / "model").exists()
 
 
@@ -149,7 +148,7 @@ def test_ids_that_a_task_model_does_not_have_are_told(alphabet_checkpoint):
 
 
 def test_the_command_line_converts_and_describes(tmp_path, capsys, alphabet_checkpoint):
-    save_folder(alphabet_checkpoint, tmp_path / "ours")
+    save_checkpoint(alphabet_checkpoint, tmp_path / "ours")
     assert main(["convert", str(tmp_path / "ours"), str(tmp_path / "hdf5")]) == 0
     assert main(["convert", str(tmp_path / "hdf5"), str(tmp_path / "again")]) == 0
     assert load(tmp_path / "again").alphabet == ALPHABET

@@ -16,7 +16,7 @@ from elmo import ELMo, Elmo, LanguageModelScorer
 from elmo.cli.main import main
 from elmo.errors import ConfigError, ElmoError, InputError, MissingFileError, WeightsError
 from elmo.hub.names import open_model
-from elmo.weights.storage import save_folder, save_published
+from elmo.weights.storage import save_checkpoint
 from file_server import serve
 
 # A word that is longer than the model reads is part of it.
@@ -281,7 +281,7 @@ def test_it_converts_to_our_layout_and_back_into_vectors(elmo, folder, tmp_path,
     assert elmo.fingerprint in capsys.readouterr().out
     copy = pickle.loads(pickle.dumps(ours))
     assert copy.fingerprint == elmo.fingerprint
-    save_folder(open_model(folder, lookups=True), tmp_path / "half", "float16")
+    save_checkpoint(open_model(folder, lookups=True), tmp_path / "half", dtype="float16")
     half = ELMo.from_pretrained(tmp_path / "half", device="cpu")
     assert half.fingerprint in (tmp_path / "half" / "README.md").read_text()
     half.save_pretrained(tmp_path / "again")
@@ -292,7 +292,7 @@ def test_it_converts_to_our_layout_and_back_into_vectors(elmo, folder, tmp_path,
 
 
 def test_a_lookup_that_is_damaged_is_told(folder, tmp_path):
-    save_folder(open_model(folder, lookups=True), tmp_path)
+    save_checkpoint(open_model(folder, lookups=True), tmp_path)
     words = (tmp_path / "lookup.txt").read_text()
     (tmp_path / "lookup.txt").write_text(words + "more\n")
     with pytest.raises(WeightsError, match=r"'vectors' has shape \(6, 4\).*\(7, 4\)"):
@@ -306,8 +306,8 @@ def test_whoever_cannot_use_whole_words_refuses(folder, tmp_path):
     for load in (open_model, Elmo.from_pretrained, LanguageModelScorer.from_pretrained):
         with pytest.raises(ConfigError, match="vectors of whole words beside its characters"):
             load(folder)
-    with pytest.raises(ConfigError, match="the layout hdf5 has no place"):
-        save_published(open_model(folder, lookups=True), tmp_path)
+    with pytest.raises(ConfigError, match="the format hdf5 has no place"):
+        save_checkpoint(open_model(folder, lookups=True), tmp_path, "hdf5")
 
 
 def test_the_published_sizes_stand_in_for_a_missing_file(copied):
@@ -370,7 +370,7 @@ def test_weights_of_another_model_are_told(copied, folder):
     with pytest.raises(WeightsError, match=r"no 'forward_layer_0\.state_projection\.weight'"):
         ELMo.from_pretrained(copied)
     torch.save({"a": [1]}, copied / "encoder.pkl")
-    with pytest.raises(WeightsError, match="something else than named tensors"):
+    with pytest.raises(WeightsError, match="something other than named tensors"):
         ELMo.from_pretrained(copied)
 
 

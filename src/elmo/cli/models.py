@@ -1,4 +1,4 @@
-"""The command elmo models: which models have names, where they are, and how to get them."""
+"""The commands about models as files: elmo models, elmo info, elmo convert."""
 
 from __future__ import annotations
 
@@ -11,16 +11,27 @@ from urllib.parse import urlsplit
 from cyclopts import Parameter
 
 from elmo.cli.base import DONE, app, left_table, say, show
-from elmo.errors import ElmoError
+from elmo.errors import ElmoError, OutputExistsError
+from elmo.settings import OutputDtype
+from elmo.weights.formats import FORMATS, OURS
 
 if TYPE_CHECKING:
+    from elmo.config import ElmoConfig
     from elmo.hub.registry import PublishedModel
+    from elmo.model.checkpoint import Checkpoint
+    from elmo.weights.card import ModelCard
 
+_FORMATS = "; ".join(f"{format.name}: {format.files}" for format in FORMATS)
+_WRITTEN = "; ".join(f"{format.name}: {format.files}" for format in FORMATS if format.is_written)
 _FEW = 5
 """Models whose addresses are shown with the list."""
 
 
-@app.command(name="models")
+@app.command(
+    name="models",
+    help_epilogue="Other models are folders, zip or tar archives of them, or repositories of the "
+    f"Hugging Face Hub, in one of these formats: {_FORMATS}.",
+)
 def models(
     text: Annotated[str | None, Parameter(name="TEXT")] = None,
     /,
@@ -36,7 +47,7 @@ def models(
 
     Every name can be given wherever a model is asked for; a published model is downloaded when it
     is first used, into ELMO_CACHE or ~/.cache/elmo-torch. Any other model of the NLPL word vectors
-    repository is nlpl:ID. With ELMO_OFFLINE=1 the network is never asked; ELMO_MIRROR names a
+    repository is nlpl:ID. With ELMO_OFFLINE=1 the network is never used; ELMO_MIRROR names a
     server to ask instead.
 
     Parameters
@@ -78,7 +89,7 @@ def models(
 
 
 def _known(cache_dir: Path | None) -> list[dict[str, Any]]:
-    """Describe every model that has a name, in the order in which they are listed."""
+    """Return a row for every model that has a name."""
     from elmo.hub.cache import bytes_in, cached_folder, mirrored
     from elmo.hub.registry import PUBLISHED, bundled_models
     from elmo.weights.card import CARD_JSON, ModelCard
@@ -94,7 +105,7 @@ def _known(cache_dir: Path | None) -> list[dict[str, Any]]:
                 "description": card.description if card else "",
                 "parameters": card.parameters if card else None,
                 "bytes": bytes_in(folder),
-                "format": "elmo",
+                "format": OURS.name,
                 "licence": card.licence if card else "",
                 "where": "bundled",
                 "folder": str(folder),
@@ -110,7 +121,7 @@ def _known(cache_dir: Path | None) -> list[dict[str, Any]]:
                 "description": model.description,
                 "parameters": model.parameters,
                 "bytes": model.size,
-                "format": model.format,
+                "format": model.kind,
                 "licence": model.licence,
                 "where": "network" if there is None else "cached",
                 "folder": None if there is None else str(there),
@@ -159,7 +170,7 @@ def _size(row: dict[str, Any]) -> str:
 
 
 def _published(name: str) -> PublishedModel:
-    """Find a model that can be downloaded, or say what else the name is."""
+    """Find a model that can be downloaded, or raise with what else the name is."""
     from elmo.hub.registry import bundled_models, find_published, similar_names
 
     if name in bundled_models():
@@ -191,3 +202,221 @@ def _remove(name: str, cache_dir: Path | None) -> int:
     place = folder_of(model, cache_dir)
     say(f"{model.name}: {freed:,} bytes freed in {place}" if freed else f"{model.name}: not here")
     return DONE
+
+
+# --- elmo info ------------------------------------------------------------------------------------
+
+
+@app.command
+def info(
+    model: Annotated[str | None, Parameter(name="MODEL")] = None,
+    /,
+    *,
+    options: Path | None = None,
+    weights: Path | None = None,
+    as_json: Annotated[bool, Parameter(name="--json")] = False,
+) -> int:
+    """Show what a model is: its card if it has one, sizes, parameters, fingerprint.
+
+    Parameters
+    ----------
+    model
+        A name that elmo models lists, folder, archive, weights file, or repository of the Hugging
+        Face Hub; else the default model.
+    options
+        Instead of a model: the description of --weights, such as options.json.
+    weights
+        Instead of a model: a weights file, together with --options.
+    as_json
+        As JSON, for programs.
+    """
+    from elmo.hub.names import default_model, is_untrained, open_model
+
+    checkpoint = open_model(model, options, weights, lookups=True)
+    config = checkpoint.config
+    facts: dict[str, Any] = {
+        "model": str(model or weights or default_model()),
+        "trained": weights is not None or not is_untrained(model),
+        "parameters": checkpoint.n_parameters,
+        "reads": _kind_of_input(config),
+        "layers_of_vectors": config.n_layers + 1,
+        "values_in_a_vector": config.output_dim,
+        "warm_state": checkpoint.warm_state is not None,
+        "softmax": bool(checkpoint.softmax),
+        "sha256": checkpoint.fingerprint(),
+        "config": config.to_dict(),
+    }
+    card, changed = _card_of(None if weights is not None else facts["model"])
+    if as_json:
+        if card is not None:
+            facts |= {"card": json.loads(card.to_json()), "changed_files": changed}
+        show(json.dumps(facts, indent=2, ensure_ascii=False))
+        return DONE
+    if card is not None:
+        _show_card(card, changed)
+    shown = {key: value for key, value in facts.items() if key != "config"} | facts["config"]
+    del shown["model_type"]
+    width = max(map(len, shown))
+    for key, value in shown.items():
+        show(f"{key:<{width}}  {f'{value:,}' if key == 'parameters' else value}")
+    return DONE
+
+
+def _card_of(name: str | None) -> tuple[ModelCard | None, list[str]]:
+    """Return the card of a model, and which of its files are not what the card says."""
+    from elmo.hub.names import find_folder
+    from elmo.weights.card import CARD_JSON, ModelCard
+
+    if name is None or name.startswith("random-"):
+        return None, []
+    folder = find_folder(name)
+    folder = folder if folder.is_dir() else folder.parent
+    if not (folder / CARD_JSON).is_file():
+        return None, []
+    card = ModelCard.read(folder / CARD_JSON)
+    return card, card.changed_files(folder)
+
+
+def _show_card(card: ModelCard, changed: list[str]) -> None:
+    for line in card.lines():
+        show(line)
+    if card.files:
+        show("")
+        show("files and their SHA-256:")
+    for name, digest in card.files.items():
+        verdict = "NOT WHAT THE CARD SAYS" if name in changed else "checked"
+        show(f"  {digest}  {name}  ({verdict})")
+    if changed:
+        say(f"note: {', '.join(changed)} changed since the card was written, or missing")
+    show("")
+
+
+# --- elmo convert ---------------------------------------------------------------------------------
+
+
+@app.command
+def convert(
+    source: Annotated[str | None, Parameter(name="SRC")] = None,
+    target: Annotated[Path | None, Parameter(name="DST")] = None,
+    /,
+    *,
+    to: Annotated[
+        str | None,
+        Parameter(
+            help=f"{_WRITTEN}. By default the one that SRC is not; {OURS.name} with --dtype "
+            "float16, --card or --warm-up."
+        ),
+    ] = None,
+    options: Path | None = None,
+    weights: Path | None = None,
+    dtype: OutputDtype = "float32",
+    warm_up: Path | None = None,
+    card: Path | None = None,
+    overwrite: bool = False,
+) -> int:
+    """Convert a model to another format, bit for bit (or rounded, see --dtype).
+
+    Parameters
+    ----------
+    source
+        Folder, archive, weights file, or repository of the Hugging Face Hub. With --options and
+        --weights there is only DST.
+    target
+        Folder to write.
+    options
+        Instead of SRC: the description of --weights, such as options.json.
+    weights
+        Instead of SRC: a weights file, together with --options.
+    dtype
+        float16 halves the files and keeps about three decimal digits of each weight (format elmo
+        only).
+    warm_up
+        Tokenized text, one sentence a line, to burn in the state of --state warm; it is saved in
+        the folder (format elmo only).
+    card
+        A card.json to put beside the model, with the SHA-256 of its files filled in and a README.md
+        made from it (format elmo only).
+    overwrite
+        Replace a model that is in DST already.
+    """
+    from elmo.hub.names import open_model
+    from elmo.weights.storage import save_checkpoint
+
+    if weights is not None and target is None and source is not None:
+        target, source = Path(source), None  # the pair stands for SRC
+    if target is None:
+        raise ElmoError("elmo convert needs SRC and DST; see elmo convert --help")
+    checkpoint = open_model(source, options, weights, lookups=True)
+    keep = dtype == "float16" or card is not None or warm_up is not None
+    written = (format.name for format in FORMATS if format.is_written)
+    other = next(name for name in written if name != checkpoint.format)
+    chosen = to or (OURS.name if keep else other)
+    described = _card_to_write(card, chosen)
+    _refuse_own_folder(weights or Path(source or ""), target)
+    _refuse_to_replace(target, overwrite)
+    if warm_up is not None:
+        checkpoint = _warmed(checkpoint, warm_up)
+    stored = save_checkpoint(checkpoint, target, chosen, dtype)
+    if described is not None:
+        _write_card(described, stored, target)
+    say(f"{target}: format {chosen}, sha256 {stored.fingerprint()}")
+    return DONE
+
+
+def _kind_of_input(config: ElmoConfig) -> str:
+    if not config.reads_characters:
+        return f"words of a vocabulary of {config.n_words:,}"
+    if config.has_alphabet:
+        return f"code points, {config.n_characters:,} ids"
+    return "UTF-8 bytes"
+
+
+def _warmed(checkpoint: Checkpoint, text: Path) -> Checkpoint:
+    """Return the same weights with a state burned in on a text."""
+    from elmo.embedder import ELMo
+    from elmo.text.files import TextFile, WhitespaceTokenizer, read_sentences
+
+    model = ELMo(checkpoint, device="cpu")
+    with TextFile(text) as file:
+        model.warm_up(read_sentences(file, WhitespaceTokenizer()))
+    return model.to_checkpoint()
+
+
+def _card_to_write(path: Path | None, format: str) -> ModelCard | None:
+    from elmo.weights.card import ModelCard
+
+    if path is None:
+        return None
+    if format != OURS.name:
+        raise ElmoError(f"--card goes with the format {OURS.name}; leave --to out")
+    return ModelCard.read(path)
+
+
+def _write_card(card: ModelCard, checkpoint: Checkpoint, folder: Path) -> None:
+    from elmo.weights.card import CARD_JSON, README
+
+    card = dataclasses.replace(card, parameters=checkpoint.n_parameters).sealed(folder)
+    text = card.markdown(checkpoint.config, checkpoint.fingerprint())
+    (folder / README).write_text(text, encoding="utf-8")
+    (folder / CARD_JSON).write_text(card.to_json(), encoding="utf-8")
+
+
+def _refuse_own_folder(source: Path, target: Path) -> None:
+    folder = source.parent if source.is_file() else source
+    if folder.exists() and target.exists() and folder.samefile(target):
+        raise OutputExistsError(
+            f"{target} is the folder of the model that is to be converted, which would be "
+            "replaced: name another folder"
+        )
+
+
+def _refuse_to_replace(folder: Path, overwrite: bool) -> None:
+    from elmo.weights.parts import CHARACTERS_FILE
+
+    names = [name for format in FORMATS for name in (format.options, format.weights)]
+    names.append(CHARACTERS_FILE)
+    there = [name for name in names if (folder / name).exists()]
+    if there and not overwrite:
+        raise OutputExistsError(
+            f"{folder} holds {there[0]} already; give --overwrite to replace it"
+        )

@@ -1,23 +1,34 @@
-"""Zip archives from elsewhere: only the files that are wanted, and nothing that an archive can do.
+"""Zip and tar archives: only the files of a model, and nothing that an archive can do.
 
 An archive decides nothing about where its files go: each is written under its bare name into one
-folder, and what claims to be a path out of it, a link, or far larger than it should be, is refused.
+folder. Paths that lead out of it, links, and files far larger than they should be are refused.
 """
 
 from __future__ import annotations
 
+import atexit
+import lzma
 import os
 import shutil
 import stat
+import tarfile
 import tempfile
 import zipfile
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from fnmatch import fnmatch
+from functools import cache, partial
+from gzip import BadGzipFile
 from pathlib import Path, PurePosixPath
+from typing import IO
 
-from elmo.errors import MissingFileError, OutputError, WeightsError
+from elmo.errors import MissingFileError, WeightsError
+from elmo.runtime.files import output_errors
+from elmo.weights.formats import find_model, known_files, patterns
 
+ENDINGS = (".zip", ".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz")
 MOST_MEMBERS = 10_000
 LARGEST_CONTENT = 16 * 2**30
 """Bytes that all wanted files of an archive may have together."""
@@ -26,92 +37,184 @@ HIGHEST_RATIO = 200
 
 _CHUNK = 2**20
 _SMALL = 2**24  # lists and texts may shrink a lot
+_ABOUT_MODELS = ("meta.json", "LICENSE*")
+_DAMAGED = (
+    zipfile.BadZipFile,
+    tarfile.TarError,
+    zlib.error,
+    lzma.LZMAError,
+    BadGzipFile,
+    EOFError,
+    NotImplementedError,
+)
 
 
-def extract(archive: Path, folder: Path, wanted: Sequence[str]) -> list[str]:
-    """Unpack the wanted files of a zip archive into a new folder, all of them or none.
+@dataclass(frozen=True)
+class _Member:
+    """A file of an archive."""
+
+    name: str
+    size: int
+    packed_size: int
+    is_link: bool
+    is_encrypted: bool
+    open: Callable[[], IO[bytes] | None]
+
+
+def is_archive(path: Path) -> bool:
+    """Return whether a file is an archive by its name."""
+    return path.name.lower().endswith(ENDINGS)
+
+
+def extract_model(archive: Path, folder: Path) -> None:
+    """Unpack the files of a model into a new folder, all of them or none; see `extract`."""
+    extract(archive, folder, (*patterns(), *_ABOUT_MODELS), check=find_model)
+
+
+def unpacked(archive: Path) -> Path:
+    """Return a folder with the model of an archive; it is deleted when this process ends."""
+    return _unpacked(archive.resolve(), archive.stat().st_mtime_ns)
+
+
+@cache
+def _unpacked(archive: Path, modified: int) -> Path:
+    temporary = tempfile.TemporaryDirectory(prefix="elmo-")
+    atexit.register(temporary.cleanup)
+    folder = Path(temporary.name) / "model"
+    extract_model(archive, folder)
+    return folder
+
+
+def extract(
+    archive: Path,
+    folder: Path,
+    wanted: Sequence[str],
+    check: Callable[[Path], object] = lambda folder: None,
+) -> list[str]:
+    """Unpack the wanted files of an archive into a new folder, all of them or none.
 
     Args:
-        archive: The zip file.
+        archive: A zip archive, or a tar archive by any other ending.
         folder: Where to; it must not exist.
         wanted: Patterns of bare names, such as `*.hdf5`.
+        check: Called with the folder before it gets its name; raises `MissingFileError` if the
+            files are no model.
 
     Returns:
         The names of the files in the folder.
     """
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    made = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}."))
-    try:
-        with zipfile.ZipFile(archive) as opened:
-            members = _members(archive, opened, wanted)
-            for name, member in members.items():
-                _write(archive, opened, member, made / name)
-        made.chmod(0o755)
-        made.replace(folder)
-    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError) as error:
-        raise WeightsError(f"{archive} is not a readable zip archive: {error}") from None
-    except OSError as error:
-        if isinstance(error, MissingFileError):
-            raise
-        raise OutputError(f"cannot unpack {archive} to {folder}: {error}") from error
-    finally:
-        shutil.rmtree(made, ignore_errors=True)
+    with output_errors(folder):
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        made = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}."))
+        try:
+            with _opened(archive) as found:
+                members = _choose(archive, found, wanted)
+                for name, member in members.items():
+                    _write(archive, member, made / name)
+            try:
+                check(made)
+            except MissingFileError:
+                raise _no_model(archive, found) from None
+            made.chmod(0o755)
+            made.replace(folder)
+        except _DAMAGED as error:
+            raise WeightsError(f"{archive} is not a readable archive: {error}") from None
+        finally:
+            shutil.rmtree(made, ignore_errors=True)
     return sorted(members)
 
 
-def _members(
-    archive: Path, opened: zipfile.ZipFile, wanted: Sequence[str]
-) -> dict[str, zipfile.ZipInfo]:
-    """Choose what is wanted, after a look at everything that an archive says of itself."""
-    listed = opened.infolist()
+@contextmanager
+def _opened(archive: Path) -> Iterator[list[_Member]]:
+    """List the files of an archive, which is open for as long as the block lasts."""
+    if archive.suffix.lower() == ".zip":
+        with zipfile.ZipFile(archive) as zipped:
+            yield [
+                _Member(
+                    member.filename,
+                    member.file_size,
+                    member.compress_size,
+                    is_link=stat.S_ISLNK(member.external_attr >> 16),
+                    is_encrypted=bool(member.flag_bits & 1),
+                    open=partial(zipped.open, member),
+                )
+                for member in zipped.infolist()
+                if not member.is_dir()
+            ]
+        return
+    with tarfile.open(archive) as tarred:
+        members = [member for member in tarred if not member.isdir()]
+        total = sum(member.size for member in members)
+        packed = archive.stat().st_size / max(total, 1)
+        yield [
+            _Member(
+                member.name,
+                member.size,
+                int(member.size * packed),
+                is_link=not member.isfile(),
+                is_encrypted=False,
+                open=partial(tarred.extractfile, member),
+            )
+            for member in members
+        ]
+
+
+def _choose(archive: Path, listed: list[_Member], wanted: Sequence[str]) -> dict[str, _Member]:
+    """Choose the wanted files by their bare names; every file of the archive is checked."""
     if len(listed) > MOST_MEMBERS:
         raise WeightsError(f"{archive} lists {len(listed):,} files: that is no model")
-    chosen: dict[str, zipfile.ZipInfo] = {}
+    chosen: dict[str, _Member] = {}
     for member in listed:
         _refuse_tricks(archive, member)
-        name = PurePosixPath(member.filename).name
-        if member.is_dir() or not any(fnmatch(name, pattern) for pattern in wanted):
+        name = PurePosixPath(member.name).name
+        if not any(fnmatch(name, pattern) for pattern in wanted):
             continue
         if name in chosen:
             raise WeightsError(
-                f"{archive} has {chosen[name].filename!r} and {member.filename!r}: which of them "
-                "is the model's cannot be told"
+                f"{archive} has {chosen[name].name!r} and {member.name!r}: it is unclear which of "
+                "them belongs to the model"
             )
         chosen[name] = member
     if not chosen:
-        names = ", ".join(member.filename for member in listed[:10]) or "nothing"
-        raise MissingFileError(
-            f"{archive} holds no model: found {names}; expected {', '.join(wanted)}"
-        )
-    total = sum(member.file_size for member in chosen.values())
+        raise _no_model(archive, listed)
+    total = sum(member.size for member in chosen.values())
     if total > LARGEST_CONTENT:
         raise WeightsError(f"{archive} would unpack to {total:,} bytes: refused")
     return chosen
 
 
-def _refuse_tricks(archive: Path, member: zipfile.ZipInfo) -> None:
-    name = member.filename
+def _no_model(archive: Path, listed: list[_Member]) -> MissingFileError:
+    names = ", ".join(member.name for member in listed[:10]) or "nothing"
+    return MissingFileError(
+        f"{archive} holds no model of a known format: found {names}; expected {known_files()}"
+    )
+
+
+def _refuse_tricks(archive: Path, member: _Member) -> None:
+    name = member.name
     parts = PurePosixPath(name).parts
     if name.startswith(("/", "\\")) or ".." in parts or "\\" in name or ":" in name:
         raise WeightsError(f"{archive} has a file {name!r} that leads out of it: refused")
-    if stat.S_ISLNK(member.external_attr >> 16):
+    if member.is_link:
         raise WeightsError(f"{archive} has a link, {name!r}: refused")
-    if member.flag_bits & 1:
+    if member.is_encrypted:
         raise WeightsError(f"{archive}: {name!r} needs a password")
-    if member.file_size > max(_SMALL, HIGHEST_RATIO * member.compress_size):
+    if member.size > max(_SMALL, HIGHEST_RATIO * member.packed_size):
         raise WeightsError(
-            f"{archive}: {name!r} claims to grow from {member.compress_size:,} to "
-            f"{member.file_size:,} bytes: refused"
+            f"{archive}: {name!r} claims to grow from {member.packed_size:,} to "
+            f"{member.size:,} bytes: refused"
         )
 
 
-def _write(archive: Path, opened: zipfile.ZipFile, member: zipfile.ZipInfo, target: Path) -> None:
+def _write(archive: Path, member: _Member, target: Path) -> None:
+    source = member.open()
+    assert source is not None  # a plain file has content
     written = 0
-    with opened.open(member) as source, target.open("xb") as file:
+    with source, target.open("xb") as file:
         while chunk := source.read(_CHUNK):
             written += len(chunk)
-            if written > member.file_size:
-                raise WeightsError(f"{archive}: {member.filename!r} is larger than it says")
+            if written > member.size:
+                raise WeightsError(f"{archive}: {member.name!r} is larger than it says")
             file.write(chunk)
         file.flush()
         os.fsync(file.fileno())

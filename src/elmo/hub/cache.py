@@ -1,12 +1,12 @@
 """Where published models are kept after their download, and how they get there.
 
-    ~/.cache/elmo-torch/            or what `runtime.files.cache_folder` returns
+    ~/.cache/elmo-torch/            or what ELMO_CACHE names; see `runtime.files.cache_folder`
       original/options.json         a folder for each model, under its short name
       original/weights.hdf5
-      nlpl-195/model/               what is needed of an archive; the archive itself is not kept
-      */NAME.sha256.json            checksums; they outlive the files, see `downloads`
+      nlpl-195/model/               the files of an archive; the archive itself is not kept
+      */NAME.sha256.json            checksums; they outlive the files, see `download`
 
-`ELMO_OFFLINE=1`: the network is never asked. `ELMO_MIRROR=https://host/path`: every file is asked
+`ELMO_OFFLINE=1`: the network is never used. `ELMO_MIRROR=https://host/path`: every file is asked
 for there, under the host and path of its own address (the tree that `wget -x` makes).
 """
 
@@ -18,32 +18,21 @@ from dataclasses import replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from elmo.errors import ConfigError, MissingFileError, OutputError
-from elmo.hub.archives import extract
-from elmo.hub.download import RECORD_SUFFIX, download_lock, fetch
+from elmo.errors import ConfigError, MissingFileError, OutputError, reason_of
+from elmo.hub.download import RECORD_SUFFIX, FetchOptions, RemoteFile, by_hand, download_lock, fetch
 from elmo.hub.registry import PublishedModel
-from elmo.hub.transfer import FetchOptions, RemoteFile, by_hand
 from elmo.runtime.files import cache_folder, output_errors
 
 _UNPACKED = "model"
-_WANTED = {
-    "zip (hdf5)": ("*.hdf5", "options.json", "vocab*.txt*", "meta.json", "LICENSE*"),
-    "zip (manylangs)": ("*.json", "char.dic", "word.dic", "encoder.pkl", "token_embedder.pkl"),
-}
-
-
-def folder_of(model: PublishedModel, cache_dir: str | Path | None = None) -> Path:
-    """Return the folder of a model's files, in the cache or in another folder for downloads."""
-    return Path(cache_dir or cache_folder()) / model.folder_name
 
 
 def is_offline() -> bool:
-    """Tell whether the environment forbids the network."""
+    """Return whether the environment forbids the network."""
     return os.environ.get("ELMO_OFFLINE", "").lower() not in ("", "0", "no", "false")
 
 
 def network_options(offline: bool = False, force: bool = False) -> FetchOptions:
-    """Give what the environment and a caller say about the network, together."""
+    """Return how the network is used, as the environment and a caller say."""
     options = FetchOptions(offline=offline or is_offline(), force=force)
     if not (given := os.environ.get("ELMO_TIMEOUT")):
         return options
@@ -56,12 +45,17 @@ def network_options(offline: bool = False, force: bool = False) -> FetchOptions:
     return replace(options, timeout=timeout)
 
 
+def folder_of(model: PublishedModel, cache_dir: str | Path | None = None) -> Path:
+    """Return the folder of a published model, which may not exist yet."""
+    return Path(cache_dir or cache_folder()) / model.name.replace(":", "-")
+
+
 def cached_folder(model: PublishedModel, cache_dir: str | Path | None = None) -> Path | None:
-    """Give the folder of a model that is in the cache, all of it; None if it is not."""
+    """Return the folder with the files of a model; None if they are not all in the cache."""
     folder = folder_of(model, cache_dir)
     if model.is_archive:
-        unpacked = folder / _UNPACKED
-        return unpacked if unpacked.is_dir() else None
+        folder = folder / _UNPACKED
+        return folder if folder.is_dir() else None
     return folder if all((folder / name).is_file() for name in model.files) else None
 
 
@@ -70,7 +64,7 @@ def obtain(
     cache_dir: str | Path | None = None,
     options: FetchOptions | None = None,
 ) -> Path:
-    """Have a published model in the cache.
+    """Download a published model, unless it is in the cache.
 
     Args:
         model: Which.
@@ -99,31 +93,29 @@ def _require_all(model: PublishedModel, folder: Path) -> None:
     ]
     if missing:
         raise MissingFileError(
-            f"{model.name} is not in the cache, and the network may not be asked (ELMO_OFFLINE or "
+            f"{model.name} is not in the cache, and the network may not be used (ELMO_OFFLINE or "
             f"local_files_only). {'. '.join(missing)}"
         )
 
 
 def _obtain_archive(model: PublishedModel, folder: Path, options: FetchOptions) -> Path:
+    from elmo.hub.archives import extract_model
+
     unpacked = folder / _UNPACKED
     if unpacked.is_dir() and not options.force:
         return unpacked
-    [(name, file)] = model.files.items()
     if options.offline:
-        return _unpack(model, fetch(mirrored(file), folder / name, options), unpacked)
+        _require_all(model, folder)
+    [(name, file)] = model.files.items()
     with output_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
     with download_lock(unpacked, options):
-        if unpacked.is_dir() and not options.force:  # another process was quicker
-            return unpacked
-        return _unpack(model, fetch(mirrored(file), folder / name, options), unpacked)
-
-
-def _unpack(model: PublishedModel, archive: Path, folder: Path) -> Path:
-    shutil.rmtree(folder, ignore_errors=True)
-    extract(archive, folder, _WANTED[model.format])
-    archive.unlink()
-    return folder
+        if not unpacked.is_dir() or options.force:  # no other process was quicker
+            archive = fetch(mirrored(file), folder / name, options)
+            shutil.rmtree(unpacked, ignore_errors=True)
+            extract_model(archive, unpacked)
+            archive.unlink()
+    return unpacked
 
 
 def remove(model: PublishedModel, cache_dir: str | Path | None = None) -> int:
@@ -143,19 +135,19 @@ def remove(model: PublishedModel, cache_dir: str | Path | None = None) -> int:
             freed += bytes_in(path)
             shutil.rmtree(path) if path.is_dir() else path.unlink()
     except OSError as error:
-        raise OutputError(f"cannot delete {error.filename}: {error.strerror}") from error
+        raise OutputError(f"cannot delete {error.filename}: {reason_of(error)}") from error
     return freed
 
 
 def bytes_in(path: Path) -> int:
-    """Count the bytes of a file, or of all files in a folder."""
+    """Return the size of a file, or of all files in a folder."""
     if path.is_file():
         return path.stat().st_size
     return sum(inside.stat().st_size for inside in path.rglob("*") if inside.is_file())
 
 
 def mirrored(file: RemoteFile) -> RemoteFile:
-    """Give the same file at the mirror that `ELMO_MIRROR` names, if it names one."""
+    """Return the same file at the mirror that `ELMO_MIRROR` names, if it names one."""
     mirror = os.environ.get("ELMO_MIRROR")
     if not mirror:
         return file

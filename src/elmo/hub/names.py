@@ -9,29 +9,21 @@ from typing import get_args
 
 from elmo.config import ElmoConfig, Preset
 from elmo.errors import ConfigError, ElmoWarning, MissingFileError
+from elmo.hub.archives import is_archive, unpacked
 from elmo.hub.cache import is_offline, network_options, obtain
 from elmo.hub.registry import bundled_models, find_published, similar_names
 from elmo.model.bilm import random_bilm
 from elmo.model.checkpoint import Checkpoint
-from elmo.weights.card import CARD_JSON
-from elmo.weights.model_files import (
-    CHARACTERS_FILE,
-    LOOKUP_WORDS,
-    ModelFiles,
-    find_model,
-    name_files,
-)
+from elmo.weights.formats import known_files, patterns
 from elmo.weights.storage import load_checkpoint
 
 DEFAULT_MODEL = "small-en"
-"""What is loaded when nobody names a model."""
+"""Name of the model that is loaded when none is named."""
 
-_WITHOUT_IT = "random-small"  # an installation that lost the trained one
+_WITHOUT_IT = "random-small"  # where the trained one is not installed
 
 _RANDOM = "random-"
 _ADDRESSES = ("http://", "https://", "s3://")
-_HUB_FILES = ["config.json", "*.safetensors", "*options*.json", "*.hdf5", "*.h5", "vocab*.txt*"]
-_HUB_FILES += [CHARACTERS_FILE, LOOKUP_WORDS, CARD_JSON]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,25 +51,25 @@ def open_model(
     """Read a model, wherever it is.
 
     Args:
-        name: A folder, a weights file, a model that comes with the package (`small-en`), a
-            published one by its short name (`original`; see `elmo models`), a repository of the
-            Hub such as `someone/elmo-small`, or `random-` and the name of a preset
-            (`random-small`) for an untrained model of that size; the default model if None. What
-            exists on the disk goes first.
-        options: Instead of a name: an `options.json`, together with `weights`.
-        weights: Instead of a name: a `weights.hdf5`, together with `options`.
+        name: A folder, a weights file, a zip or tar archive of a folder, a model that comes with
+            the package (`small-en`), a published one by its short name (`original`; see `elmo
+            models`), a repository of the Hub such as `someone/elmo-small`, or `random-` and the
+            name of a preset (`random-small`) for an untrained model of that size; the default
+            model if None. What exists on the disk goes first.
+        options: Instead of a name: the description of `weights`, such as `options.json`.
+        weights: Instead of a name: a weights file, such as `weights.hdf5`.
         hub: How models are downloaded.
         lookups: Whether the caller can use vectors of whole words beside characters; models of
             ELMoForManyLangs have them, and give other vectors without. If not, they are refused.
     """
     _require_paths(name_or_path=name, options=options, weights=weights)
     if options is not None or weights is not None:
-        return load_checkpoint(_explicit_pair(name, options, weights), lazily=True)
+        return load_checkpoint(*_explicit_pair(name, options, weights), lazily=True)
     if name is None:
         name = default_model()
     if isinstance(name, str) and name.startswith(_RANDOM) and not Path(name).exists():
         return _untrained(name)
-    checkpoint = load_checkpoint(find_model(find_folder(name, hub)), lazily=True)
+    checkpoint = load_checkpoint(find_folder(name, hub), lazily=True)
     if checkpoint.lookup is not None and not lookups:
         raise ConfigError(
             f"{name} has vectors of whole words beside its characters (ELMoForManyLangs): it can "
@@ -87,12 +79,12 @@ def open_model(
 
 
 def default_model() -> str:
-    """Give the name of the model that is loaded when nobody names one."""
+    """Return the name of the model that is loaded when none is named."""
     return DEFAULT_MODEL if DEFAULT_MODEL in bundled_models() else _WITHOUT_IT
 
 
 def is_untrained(name: str | Path | None) -> bool:
-    """Tell whether a name stands for a model with random weights."""
+    """Return whether a name stands for a model with random weights."""
     return str(name or default_model()).startswith(_RANDOM)
 
 
@@ -106,12 +98,12 @@ def _require_paths(**given: object) -> None:
 
 def _explicit_pair(
     name: str | Path | None, options: str | Path | None, weights: str | Path | None
-) -> ModelFiles:
+) -> tuple[Path, Path]:
     if options is None or weights is None:
         present, missing = ("weights", "options") if options is None else ("options", "weights")
         raise ConfigError(
             f"--{present} needs --{missing}: a model is either a name or a pair of options and "
-            "weights (options.json and its weights.hdf5)"
+            "weights"
         )
     if name is not None:
         raise ConfigError(
@@ -124,7 +116,7 @@ def _explicit_pair(
                 f"{part} is an address, expected a file: download it first, or name the model "
                 "instead ('elmo models' lists those that are downloaded when first used)"
             )
-    return name_files(Path(options), Path(weights))
+    return Path(weights), Path(options)
 
 
 def _untrained(name: str) -> Checkpoint:
@@ -143,11 +135,11 @@ def _untrained(name: str) -> Checkpoint:
 
 
 def find_folder(name: str | Path, hub: HubOptions | None = None) -> Path:
-    """Give the folder or file that a name stands for; downloads it if need be."""
+    """Return the folder or weights file that a name stands for; download or unpack it first."""
     hub = hub or HubOptions()
     path = Path(name)
     if path.exists():
-        return path
+        return unpacked(path) if path.is_file() and is_archive(path) else path
     if isinstance(name, str):
         bundled = bundled_models().get(name)
         if bundled is not None:
@@ -165,10 +157,7 @@ def _advice(name: str) -> str:
     similar = similar_names(name)
     if similar and "/" not in name:
         return f"Did you mean {' or '.join(similar)}? 'elmo models' lists all names"
-    return (
-        "Give a folder with config.json and model.safetensors, or with options.json and "
-        "weights.hdf5, or a name that 'elmo models' lists"
-    )
+    return f"Give a folder with {known_files()}, or a name that 'elmo models' lists"
 
 
 def _is_repository(name: str) -> bool:
@@ -187,7 +176,7 @@ def _download(name: str, hub: HubOptions) -> Path:
             token=hub.token,
             local_files_only=hub.local_files_only or is_offline(),
             force_download=hub.force_download,
-            allow_patterns=_HUB_FILES,
+            allow_patterns=patterns(),
         )
     except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OSError) as error:
         raise MissingFileError(

@@ -9,19 +9,16 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, get_args
+from typing import get_args
 
 from elmo.config import Preset
-from elmo.hub.transfer import RemoteFile
-from elmo.weights.model_files import CONFIG_FILE
+from elmo.hub.download import RemoteFile
+from elmo.weights.formats import HDF5, MANYLANGS, OURS, Format
 
 BUNDLED = Path(__file__).parents[1] / "bundled"
 """Models that come with the package, a folder each."""
-
-PublishedFormat = Literal["hdf5", "zip (hdf5)", "zip (manylangs)"]
-"""options.json + weights.hdf5; the same in a zip archive; the folder of ELMoForManyLangs in one."""
 
 _ALLENNLP = "https://s3-us-west-2.amazonaws.com/allennlp/models/elmo/"
 _NLPL = "https://vectors.nlpl.eu/repository/20/{number}.zip"
@@ -31,15 +28,15 @@ _SMALL_SHA256 = "747ba97abce8a5f446558369e10bb0f7931437a46867476fdd156f5d7f57622
 
 @dataclass(frozen=True, kw_only=True)
 class PublishedModel:
-    """A model that other people published."""
+    """A model that others published."""
 
     name: str
     """Short name, for `from_pretrained`."""
     language: str
     description: str
-    format: PublishedFormat
+    format: Format
     licence: str
-    files: dict[str, RemoteFile] = field(default_factory=dict)
+    files: dict[str, RemoteFile]
     """What has to be downloaded, by the name that it gets in the cache."""
     parameters: int | None = None
     """If they are known."""
@@ -47,12 +44,12 @@ class PublishedModel:
     @property
     def is_archive(self) -> bool:
         """Whether its files come in one archive."""
-        return self.format != "hdf5"
+        return any(name.endswith(".zip") for name in self.files)
 
     @property
-    def folder_name(self) -> str:
-        """What its folder in the cache is called."""
-        return self.name.replace(":", "-")
+    def kind(self) -> str:
+        """Its format, and whether it comes in an archive."""
+        return f"zip ({self.format.name})" if self.is_archive else self.format.name
 
     @property
     def size(self) -> int | None:
@@ -76,11 +73,11 @@ def _allennlp(
         name=name,
         language=language,
         description=description,
-        format="hdf5",
+        format=HDF5,
         licence="Apache-2.0 (AllenNLP)",
         files={
-            "options.json": RemoteFile(address=_ALLENNLP + options),
-            "weights.hdf5": RemoteFile(address=_ALLENNLP + weights, size=size, sha256=sha256),
+            HDF5.options: RemoteFile(address=_ALLENNLP + options),
+            HDF5.weights: RemoteFile(address=_ALLENNLP + weights, size=size, sha256=sha256),
         },
         parameters=parameters,
     )
@@ -91,9 +88,14 @@ def _pair(stem: str) -> tuple[str, str]:
 
 
 def _archive(
-    name: str, number: int, language: str, description: str, format: PublishedFormat, base: str
+    name: str,
+    number: int,
+    language: str,
+    description: str,
+    base: str = _NLPL,
+    format: Format = HDF5,
 ) -> PublishedModel:
-    many = format == "zip (manylangs)"
+    many = format is MANYLANGS
     return PublishedModel(
         name=name,
         language=language,
@@ -148,13 +150,9 @@ _ALLENNLP_MODELS = (
 )
 
 _NLPL_MODELS = (
-    _archive(
-        "nlpl:195", 195, "ru", "Russian corpus and Wikipedia, tokens", "zip (hdf5)", _NLPL_FIRST
-    ),
-    _archive(
-        "nlpl:196", 196, "ru", "Russian corpus and Wikipedia, lemmas", "zip (hdf5)", _NLPL_FIRST
-    ),
-    _archive("nlpl:199", 199, "ru", "Taiga, 2048 cells, lemmas", "zip (hdf5)", _NLPL),
+    _archive("nlpl:195", 195, "ru", "Russian corpus and Wikipedia, tokens", _NLPL_FIRST),
+    _archive("nlpl:196", 196, "ru", "Russian corpus and Wikipedia, lemmas", _NLPL_FIRST),
+    _archive("nlpl:199", 199, "ru", "Taiga, 2048 cells, lemmas"),
 )
 
 _MANY_LANGUAGES = """
@@ -177,8 +175,8 @@ def _many_languages() -> Iterable[PublishedModel]:
             int(number),
             code,
             f"{language.strip()}, 20 million words",
-            "zip (manylangs)",
             _NLPL_FIRST,
+            MANYLANGS,
         )
 
 
@@ -196,28 +194,26 @@ def find_published(name: str) -> PublishedModel | None:
     number = re.fullmatch(r"nlpl:0*([1-9]\d{0,5})", name.casefold())
     if number is None:
         return None
-    model_name, format_ = f"nlpl:{number[1]}", get_args(PublishedFormat)[1]
-    known_model = PUBLISHED.get(model_name)
-    described = "from the NLPL word vectors repository"
-    return known_model or _archive(model_name, int(number[1]), "?", described, format_, _NLPL)
+    model_name, described = f"nlpl:{number[1]}", "from the NLPL word vectors repository"
+    return PUBLISHED.get(model_name) or _archive(model_name, int(number[1]), "?", described)
 
 
 def bundled_models() -> dict[str, Path]:
-    """Give the models that came with this installation, and their folders."""
+    """Return the models that came with this installation, and their folders."""
     if not BUNDLED.is_dir():
         return {}
-    folders = sorted(path for path in BUNDLED.iterdir() if (path / CONFIG_FILE).is_file())
+    folders = sorted(path for path in BUNDLED.iterdir() if (path / OURS.options).is_file())
     return {folder.name: folder for folder in folders}
 
 
 def all_names() -> list[str]:
-    """List every name that stands for a model, whatever its kind."""
+    """Return every name of a model: bundled, published and untrained ones."""
     untrained = [f"random-{preset}" for preset in get_args(Preset)]
     return [*bundled_models(), *PUBLISHED, *untrained]
 
 
 def similar_names(name: str) -> list[str]:
-    """List the known names that somebody may have meant."""
+    """Return the known names that the user may have meant."""
     by_key = {known.casefold(): known for known in all_names()}
     found = difflib.get_close_matches(name.casefold(), by_key, n=3, cutoff=0.55)
     inside = [key for key in by_key if len(name) > 2 and name.casefold() in key]

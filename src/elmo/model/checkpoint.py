@@ -42,6 +42,11 @@ class Checkpoint:
     (words,), without `weight` where it is the table of words; or the tensors of an adaptive one.
     It may still be in its file: `StoredTensors`."""
 
+    @property
+    def n_parameters(self) -> int:
+        """Number of weights, without the output layer."""
+        return sum(tensor.numel() for tensor in self.tensors.values())
+
     def fingerprint(self) -> str:
         """Return the SHA-256 of what decides a word's vectors, the same in every file format.
 

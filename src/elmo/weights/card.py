@@ -19,6 +19,7 @@ from elmo.errors import ConfigError, MissingFileError
 from elmo.model.perplexity import Perplexity
 
 CARD_JSON = "card.json"
+README = "README.md"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,7 +120,7 @@ class ModelCard:
         files = {
             path.name: sha256_of(path)
             for path in paths
-            if path.name not in (CARD_JSON, "README.md") and not path.name.startswith(".")
+            if path.name not in (CARD_JSON, README) and not path.name.startswith(".")
         }
         return dataclasses.replace(self, files=files)
 

@@ -1,4 +1,4 @@
-"""What is checked of weights when they are read; every message names the file and the tensor."""
+"""Checks of weights when they are read; every message names the file and the tensor."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from elmo.config import ElmoConfig
 from elmo.errors import WeightsError
 from elmo.model.checkpoint import is_adaptive
 from elmo.text.vocabulary import Vocabulary
-from elmo.weights.tensors import Shape
+from elmo.weights.tensors import Shape, tensor_table
 
 
 def require_same_names(
@@ -49,8 +49,21 @@ def require_shape(path: Path, name: str, expected: Shape, found: Shape) -> None:
         )
 
 
+def require_tensors(path: Path, expected: Mapping[str, Shape], found: Mapping[str, Tensor]) -> None:
+    """Fail unless tensors have the names and shapes that the configuration asks for."""
+    require_same_names(path, set(expected), set(found))
+    for name, shape in expected.items():
+        require_shape(path, name, shape, tuple(found[name].shape))
+
+
+def require_model(path: Path, config: ElmoConfig, found: Mapping[str, Tensor]) -> None:
+    """Fail unless tensors are all the weights of a biLM, in our names and shapes."""
+    rows = tensor_table(config)
+    require_tensors(path, {name: s for row in rows for name, s in row.ours.items()}, found)
+
+
 def require_finite(path: Path, name: str, tensor: Tensor) -> None:
-    """Fail if a tensor has a NaN or an infinity; one that is a mere outline has no values."""
+    """Fail if a tensor has a NaN or an infinity; one on the meta device has no values."""
     if tensor.is_meta:
         return
     if torch.isfinite(tensor.sum()):  # a sum is quick, and no NaN or infinity escapes it
@@ -108,7 +121,7 @@ def _linear_words(path: Path, softmax: Mapping[str, Tensor], config: ElmoConfig)
 
 
 def _adaptive_words(softmax: Mapping[str, Tensor]) -> int:
-    """Say for how many words an adaptive softmax is.
+    """Return for how many words an adaptive softmax is.
 
     Its head has a row for each frequent word and each cluster of others.
     """

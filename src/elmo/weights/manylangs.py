@@ -1,13 +1,13 @@
-"""Models of ELMoForManyLangs (Che et al. 2018), read into the tensors of any other model.
+"""The format `manylangs`: models of ELMoForManyLangs (Che et al. 2018), which are only read.
 
 A folder of theirs has `config.json`, `char.dic`, `word.dic`, `encoder.pkl` and
 `token_embedder.pkl`. What is different there, and what becomes of it:
 
-* words are spelt as code points: an alphabet, its rows in our order. The marks of begin and end of
-  a word are exchanged in their code; so they are here;
+* words are spelled as code points: an alphabet, its rows in our order. The ids of begin and end of
+  a word are exchanged in their code, and so they are here;
 * a highway's gate keeps the input where ours keeps the transform: weights change their sign;
-* the forget gate's bias has its 1 inside: it is taken out, as ours adds it;
-* a vector of each known word goes into the projection beside the filters: see `word_lookup`. That
+* the forget gate's bias has its 1 inside: it is subtracted, as ours adds it;
+* the vector of each known word is projected together with the filters: see `word_lookup`. That
   of an unknown word becomes part of the bias. Those of the two boundaries become two filters that
   respond to nothing but the boundaries' own characters, pass the highways untouched, and carry the
   rest of the boundaries' terms through the projection.
@@ -17,11 +17,9 @@ Files are read with PyTorch's restricted unpickler, which builds tensors and not
 
 from __future__ import annotations
 
-import json
 import math
 import pickle
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import Any
 
@@ -30,13 +28,18 @@ from torch import Tensor
 
 from elmo.config import ElmoConfig
 from elmo.errors import ConfigError, InputError, MissingFileError, WeightsError
+from elmo.model.checkpoint import Checkpoint
 from elmo.model.word_lookup import WordLookup
+from elmo.runtime.files import read_json
 from elmo.text.alphabet import FIRST_CHARACTER, Alphabet
-from elmo.weights.checks import require_same_names, require_shape
-from elmo.weights.tensors import tensor_table
+from elmo.weights.checks import require_model
+from elmo.weights.formats import MANYLANGS
+from elmo.weights.parts import ModelFiles, files_beside
 
-ENCODER_FILE = "encoder.pkl"
-EMBEDDER_FILE = "token_embedder.pkl"
+_EMBEDDER = "token_embedder.pkl"
+_CHARACTERS = "char.dic"
+_WORDS = "word.dic"
+PATTERNS = ("*.json", MANYLANGS.weights, _EMBEDDER, _CHARACTERS, _WORDS)
 
 _SIZES_FILE = "cnn_50_100_512_4096_sample.json"
 # Not every folder has it: these are the sizes of all models that were published.
@@ -62,33 +65,27 @@ _PUBLISHED_SIZES: dict[str, Any] = {
 _BOUNDARIES = ("<bos>", "<eos>")
 # Which of their characters stand in our rows 1 to 6; begin and end of a word exchanged.
 _SPECIAL_ROWS = (*_BOUNDARIES, "<eow>", "<bow>", "<pad>", "<oov>")
-_BLANK = "\u3000"  # what a line without a word stands for
+_BLANK = "\u3000"  # the word of a line that has none
 _NEVER = -1e4  # a gate that no float opens
 
 
-@dataclass(frozen=True, kw_only=True)
-class ManyLangsModel:
-    """What a folder of theirs holds, in our terms."""
-
-    config: ElmoConfig
-    tensors: dict[str, Tensor]
-    alphabet: Alphabet
-    lookup: WordLookup | None
+def find(path: Path, options: Path | None = None) -> ModelFiles | None:
+    """Find the files of a model; see `FormatModule`."""
+    weights = path / MANYLANGS.weights if path.is_dir() else path
+    if weights.name != MANYLANGS.weights or not weights.exists():
+        return None
+    return files_beside(weights, options or weights.with_name(MANYLANGS.options))
 
 
-def read_manylangs(folder: Path, description: Mapping[str, Any]) -> ManyLangsModel:
-    """Read a folder of ELMoForManyLangs.
-
-    Args:
-        folder: Where its files are.
-        description: Its `config.json`.
-    """
-    sizes = _read_sizes(folder, description)
-    embedder = _read_pickle(folder / EMBEDDER_FILE)
-    encoder = _read_pickle(folder / ENCODER_FILE)
-    characters = _read_dictionary(folder / "char.dic")
-    words = _read_dictionary(folder / "word.dic") if sizes["word_dim"] else None
-    alphabet = Alphabet(_single_characters(folder / "char.dic", characters))
+def read(files: ModelFiles) -> Checkpoint:
+    """Read a model."""
+    folder = files.weights.parent
+    sizes = _read_sizes(folder, read_json(files.options))
+    embedder = _read_pickle(folder / _EMBEDDER)
+    encoder = _read_pickle(files.weights)
+    characters = _read_dictionary(folder / _CHARACTERS)
+    words = _read_dictionary(folder / _WORDS) if sizes["word_dim"] else None
+    alphabet = Alphabet(_single_characters(folder / _CHARACTERS, characters))
     config = _config(sizes, alphabet, with_words=words is not None)
     try:
         tensors = _layers(encoder, config)
@@ -98,27 +95,20 @@ def read_manylangs(folder: Path, description: Mapping[str, Any]) -> ManyLangsMod
         raise WeightsError(
             f"{folder}: the weights have no {error.args[0]!r}; expected those of ELMoForManyLangs"
         ) from None
-    _check(folder, config, tensors)
-    return ManyLangsModel(config=config, tensors=tensors, alphabet=alphabet, lookup=lookup)
-
-
-def _check(folder: Path, config: ElmoConfig, tensors: Mapping[str, Tensor]) -> None:
-    expected = {name: shape for row in tensor_table(config) for name, shape in row.ours.items()}
-    require_same_names(folder, set(expected), set(tensors))
-    for name, shape in expected.items():
-        require_shape(folder, name, shape, tuple(tensors[name].shape))
+    require_model(folder, config, tensors)
+    return Checkpoint(config=config, tensors=tensors, alphabet=alphabet, lookup=lookup)
 
 
 # --- files ----------------------------------------------------------------------------------------
 
 
 def _read_sizes(folder: Path, description: Mapping[str, Any]) -> dict[str, Any]:
-    """Find the sizes of a model; the path that its author used means nothing here."""
+    """Find the sizes of a model; only the last part of the path that its author used matters."""
     named = PurePath(str(description.get("config_path", ""))).name
     content: Any = _PUBLISHED_SIZES
     for name in (named, _SIZES_FILE):
         if name and (folder / name).is_file():
-            content = _read_json(folder / name)
+            content = read_json(folder / name)
             break
     try:
         encoder, embedder = content["encoder"], content["token_embedder"]
@@ -133,13 +123,6 @@ def _read_sizes(folder: Path, description: Mapping[str, Any]) -> dict[str, Any]:
     return {**encoder, **embedder}
 
 
-def _read_json(path: Path) -> Any:
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path} is not valid JSON: {error}") from None
-
-
 def _read_pickle(path: Path) -> dict[str, Tensor]:
     if not path.is_file():
         raise MissingFileError(f"no such file: {path}")
@@ -151,7 +134,7 @@ def _read_pickle(path: Path) -> dict[str, Tensor]:
     if not isinstance(content, dict) or not all(
         isinstance(tensor, Tensor) for tensor in content.values()
     ):
-        raise WeightsError(f"{path} holds something else than named tensors")
+        raise WeightsError(f"{path} holds something other than named tensors")
     return {name: tensor.float() for name, tensor in content.items()}
 
 
@@ -256,7 +239,7 @@ def _table(
     theirs: Tensor, config: ElmoConfig, characters: Mapping[str, int], alphabet: Alphabet
 ) -> Tensor:
     """Put the vectors of characters in the order of our ids, `(n_characters, char_dim)`."""
-    _require_rows("char.dic", characters, theirs)
+    _require_rows(_CHARACTERS, characters, theirs)
     table = torch.zeros(config.n_characters, config.char_dim)
     rows = [characters[name] for name in (*_SPECIAL_ROWS, *alphabet.characters)]
     assert len(_SPECIAL_ROWS) == FIRST_CHARACTER - 1
@@ -290,9 +273,9 @@ def _highway(embedder: Mapping[str, Tensor], k: int, extra: int) -> dict[str, Te
 def _projection_with_boundaries(
     embedder: Mapping[str, Tensor], config: ElmoConfig, words: Mapping[str, int]
 ) -> tuple[Tensor, Tensor]:
-    """Give weights over filters and detectors, and the bias of a word that is unknown."""
+    """Return weights over filters and detectors, and the bias of an unknown word."""
     vectors = embedder["word_emb_layer.embedding.weight"]
-    _require_rows("word.dic", words, vectors)
+    _require_rows(_WORDS, words, vectors)
     weight = embedder["projection.weight"]
     width = vectors.shape[1]
     of_words, of_characters = weight[:, :width], weight[:, width:]

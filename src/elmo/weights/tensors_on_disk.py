@@ -1,10 +1,9 @@
-"""Safetensors files: read whole, or left on disk until somebody looks; written in float32 or 16."""
+"""Safetensors files, read at once or lazily."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -12,7 +11,6 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from elmo.errors import WeightsError
-from elmo.settings import OutputDtype
 from elmo.weights.checks import require_finite, some_names
 
 
@@ -25,10 +23,10 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
 
 
 class StoredTensors(Mapping[str, Tensor]):
-    """The tensors of a file, in float32, which are read when one of them is first looked at.
+    """The tensors of a file, in float32, read when one of them is first used.
 
-    Their names and shapes are known before. Copies and pickles hold the tensors themselves, since
-    the file may be gone when they are used.
+    Names and shapes are known before. Copies and pickles hold the tensors themselves, since the
+    file may be gone when they are used.
 
     Args:
         path: A safetensors file.
@@ -68,7 +66,7 @@ class StoredTensors(Mapping[str, Tensor]):
         return dict, (self._read(),)
 
     def outline(self) -> dict[str, Tensor]:
-        """Give tensors of the same shapes without values, which cost nothing."""
+        """Return tensors of the same shapes on the meta device, without values."""
         return {name: torch.empty(shape, device="meta") for name, shape in self.shapes.items()}
 
     def _read(self) -> dict[str, Tensor]:
@@ -80,26 +78,17 @@ class StoredTensors(Mapping[str, Tensor]):
         return self._tensors
 
 
-def rounded(tensors: Mapping[str, Tensor], dtype: OutputDtype, where: Any) -> dict[str, Tensor]:
-    """Give tensors as they will be stored: contiguous, in the numbers of a file.
-
-    Args:
-        tensors: Float32 tensors.
-        dtype: `float16` keeps 11 significant bits.
-        where: File or folder that they are meant for, for messages.
-    """
-    kept = {name: tensor.contiguous() for name, tensor in tensors.items()}
-    if dtype == "float32":
-        return kept
-    small = {name: tensor.half() for name, tensor in kept.items()}
+def rounded(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return float32 tensors rounded to what float16 can represent, 11 significant bits."""
+    found = {name: tensor.half().float() for name, tensor in tensors.items()}
     lost = [
         name
-        for name, tensor in small.items()
-        if not torch.isfinite(tensor).all() and torch.isfinite(kept[name]).all()
+        for name, tensor in found.items()
+        if not torch.isfinite(tensor).all() and torch.isfinite(tensors[name]).all()
     ]
     if lost:
         raise WeightsError(
-            f"{where}: {some_names(lost)} have values beyond 65,504, the largest number of "
-            "float16; save the model in float32"
+            f"{some_names(lost)} have values beyond 65,504, the largest number of float16; save "
+            "the model in float32"
         )
-    return small
+    return found

@@ -1,0 +1,155 @@
+"""The format `elmo`, our own: a folder with a configuration, safetensors and a model card.
+
+config.json           `ElmoConfig`
+model.safetensors     the tensors of `BiLM.state_dict()`, and a warm state
+softmax.safetensors   the output layer of a language model: vectors do without
+lookup.safetensors    vectors of whole words, of models from ELMoForManyLangs,
+lookup.txt            and the words, one a line
+vocab.txt             the words of the softmax, or of a model that reads words
+characters.txt        the alphabet of a model that spells words as code points
+README.md, card.json  see `elmo.weights.card`
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+import torch
+from safetensors.torch import save_file
+from torch import Tensor
+
+from elmo.config import ElmoConfig
+from elmo.errors import InputError, MissingFileError
+from elmo.model.checkpoint import Checkpoint
+from elmo.model.word_lookup import WordLookup
+from elmo.runtime.files import read_json, replacing, write_text
+from elmo.settings import OutputDtype
+from elmo.weights.card import CARD_JSON, README, model_card
+from elmo.weights.checks import require_finite, require_model, require_shape, require_tensors
+from elmo.weights.formats import OURS
+from elmo.weights.parts import (
+    LIST_PATTERNS,
+    ModelFiles,
+    files_beside,
+    read_alphabet,
+    write_lists,
+)
+from elmo.weights.tensors_on_disk import StoredTensors, read_tensors
+
+SOFTMAX_FILE = "softmax.safetensors"
+LOOKUP_FILE = "lookup.safetensors"
+LOOKUP_WORDS = "lookup.txt"
+PATTERNS = (OURS.options, "*.safetensors", LOOKUP_WORDS, CARD_JSON, *LIST_PATTERNS)
+
+
+def find(path: Path, options: Path | None = None) -> ModelFiles | None:
+    """Find the files of a model; see `FormatModule`."""
+    weights = path / OURS.weights if path.is_dir() else path
+    if weights.suffix != ".safetensors" or not weights.exists():
+        return None
+    return files_beside(weights, options or weights.with_name(OURS.options))
+
+
+# --- reading ------------------------------------------------------------------------------------
+
+
+def read(files: ModelFiles) -> Checkpoint:
+    """Read a model; its output layer stays in its file until it is used."""
+    path = files.weights
+    config = ElmoConfig.from_dict(read_json(files.options))
+    alphabet = read_alphabet(config, files)
+    tensors = read_tensors(path)
+    warm = [tensors.pop(f"warm.{part}", None) for part in ("hidden", "memory")]
+    require_model(path, config, tensors)
+    softmax = path.with_name(SOFTMAX_FILE)
+    return Checkpoint(
+        config=config,
+        tensors={name: tensor.float() for name, tensor in tensors.items()},
+        alphabet=alphabet,
+        warm_state=_checked_warm_state(path, config, *warm),
+        softmax=StoredTensors(softmax, "softmax") if softmax.exists() else {},
+        lookup=_read_lookup(path.parent, config),
+    )
+
+
+def _checked_warm_state(
+    path: Path, config: ElmoConfig, hidden: Tensor | None, memory: Tensor | None
+) -> tuple[Tensor, Tensor] | None:
+    if hidden is None or memory is None:
+        return None
+    for name, part, width in (
+        ("warm.hidden", hidden, config.projection_dim),
+        ("warm.memory", memory, config.dim),
+    ):
+        require_shape(path, name, (config.n_layers, 2, width), tuple(part.shape))
+        require_finite(path, name, part)
+    return hidden.float(), memory.float()
+
+
+def _read_lookup(folder: Path, config: ElmoConfig) -> WordLookup | None:
+    path, listed = folder / LOOKUP_FILE, folder / LOOKUP_WORDS
+    if not path.exists():
+        return None
+    if not listed.exists():
+        raise MissingFileError(f"{path} is there, but not its {LOOKUP_WORDS} beside it")
+    tensors = {name: tensor.float() for name, tensor in read_tensors(path).items()}
+    words = listed.read_bytes().decode("utf-8").removesuffix("\n").split("\n")
+    width = tensors["vectors"].shape[-1]
+    expected = {"vectors": (len(words), width), "projection": (config.projection_dim, width)}
+    require_tensors(path, expected, tensors)
+    for name, tensor in tensors.items():
+        require_finite(path, name, tensor)
+    return WordLookup(words, tensors["vectors"], tensors["projection"], config.max_characters - 2)
+
+
+# --- writing ------------------------------------------------------------------------------------
+
+
+def write(checkpoint: Checkpoint, folder: Path, dtype: OutputDtype) -> None:
+    """Write a model; a card that is there already is kept, but for the fingerprint in it.
+
+    A warm state, which is small, is always float32.
+    """
+    number = torch.float16 if dtype == "float16" else torch.float32
+    warm = dict(zip(("warm.hidden", "warm.memory"), checkpoint.warm_state or (), strict=False))
+    tensors = {name: tensor.to(number) for name, tensor in checkpoint.tensors.items()}
+    _write_tensors(folder / OURS.weights, tensors | warm)
+    softmax = {name: tensor.to(number) for name, tensor in checkpoint.softmax.items()}
+    _write_tensors(folder / SOFTMAX_FILE, softmax)
+    _write_lookup(checkpoint.lookup, folder, number)
+    write_lists(checkpoint, folder)
+    write_text(folder / OURS.options, checkpoint.config.to_json())
+    _write_card(checkpoint, folder / README)
+
+
+def _write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
+    """Write a file of tensors; without any, delete the file of the model that was here before."""
+    if not tensors:
+        path.unlink(missing_ok=True)
+        return
+    with replacing(path) as temporary:
+        contiguous = {name: tensor.contiguous() for name, tensor in tensors.items()}
+        save_file(contiguous, temporary, metadata={"format": "pt"})
+
+
+def _write_lookup(lookup: WordLookup | None, folder: Path, number: torch.dtype) -> None:
+    tensors = {} if lookup is None else lookup.tensors()
+    _write_tensors(folder / LOOKUP_FILE, {name: t.to(number) for name, t in tensors.items()})
+    if lookup is None:
+        (folder / LOOKUP_WORDS).unlink(missing_ok=True)
+        return
+    if any("\n" in word for word in lookup.words):
+        raise InputError("a known word has a line break in it: the list cannot be written")
+    write_text(folder / LOOKUP_WORDS, "".join(f"{word}\n" for word in lookup.words))
+
+
+def _write_card(checkpoint: Checkpoint, path: Path) -> None:
+    fingerprint = checkpoint.fingerprint()
+    if path.exists():  # its owner may have added to it
+        text = path.read_text(encoding="utf-8")
+        text = re.sub(r"(\| fingerprint \| `)[0-9a-f]{64}", rf"\g<1>{fingerprint}", text)
+    else:
+        text = model_card(checkpoint.config, checkpoint.n_parameters, fingerprint)
+    write_text(path, text)
