@@ -9,11 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from elmo.config import ElmoConfig
+from elmo.model.cells import cell_class
 
 WEIGHT_BYTES: dict[str, int] = {"fp32": 4, "fp16": 2, "bf16": 2, "int8": 1}
 """Bytes of one weight of the large products."""
-
-_GATES = {"lstm": 4, "gru": 3}
 
 
 @dataclass(frozen=True)
@@ -59,9 +58,11 @@ class Costs:
 def count_costs(config: ElmoConfig) -> Costs:
     """Count what a model of these sizes needs."""
     width = config.projection_dim
-    gates = _GATES[config.cell] * config.dim
+    cell = cell_class(config.cell)
+    gates = len(cell.gates) * config.dim
+    recurrent = gates * width if cell.has_recurrent_weight else 0
     projection = config.dim * width if config.has_projection else 0
-    step = 2 * config.n_layers * (gates * width + projection)  # weights, both directions
+    step = 2 * config.n_layers * (recurrent + projection)  # weights, both directions
     first_input = 2 * gates * width
     later_inputs = (config.n_layers - 1) * first_input
     dense = _dense_weights(config)

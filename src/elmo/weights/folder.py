@@ -22,6 +22,7 @@ from torch import Tensor
 
 from elmo.config import ElmoConfig
 from elmo.errors import InputError, MissingFileError
+from elmo.model.cells import cell_class
 from elmo.model.checkpoint import Checkpoint
 from elmo.model.word_lookup import WordLookup
 from elmo.runtime.files import read_json, replacing, write_text
@@ -81,7 +82,7 @@ def _checked_warm_state(
         return None
     for name, part, width in (
         ("warm.hidden", hidden, config.projection_dim),
-        ("warm.memory", memory, config.dim),
+        ("warm.memory", memory, cell_class(config.cell).memory_dim(config)),
     ):
         require_shape(path, name, (config.n_layers, 2, width), tuple(part.shape))
         require_finite(path, name, part)
