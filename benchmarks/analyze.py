@@ -4,8 +4,8 @@ Contextuality is measured against embedding the same text: the time inside `enco
 of everything else, in one run, so that a busy machine slows both. `similar` is measured on a saved
 index of random vectors: from the word to the list, once the process has started.
 
-    python benchmarks/analyze.py                       # made-up text, the default model
-    python benchmarks/analyze.py --sentences 100000 --text wiki.txt --tokenizer english
+    python -m benchmarks.analyze                       # made-up text, the default model
+    python -m benchmarks.analyze --sentences 100000 --text wiki.txt --tokenizer english
 """
 
 from __future__ import annotations

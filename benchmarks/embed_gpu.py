@@ -1,12 +1,12 @@
 """Where the time goes when a GPU embeds: speed, its ceiling on the host, latency, memory, errors.
 
-    python benchmarks/embed_gpu.py
-    python benchmarks/embed_gpu.py --sizes original --precision bf16 --profile
-    python benchmarks/embed_gpu.py --quick --device cpu
-    python benchmarks/embed_gpu.py --host-alone            # needs no GPU
+    python -m benchmarks.embed_gpu
+    python -m benchmarks.embed_gpu --sizes original --precision bf16 --profile
+    python -m benchmarks.embed_gpu --quick --device cpu
+    python -m benchmarks.embed_gpu --host-alone            # needs no GPU
 
-`elmo bench --device cuda` compares with AllenNLP round by round and is the record; this looks
-inside. The corpus is that of `elmo bench`: 100,000 sentences, about two million words, every layer
+`python -m benchmarks.speed --device cuda` compares with AllenNLP round by round and is the record;
+this looks inside. The corpus is the same: 100,000 sentences, about two million words, every layer
 of every word. *Host alone* is the same call with a model that computes nothing: no GPU can make it
 faster than that. With `--host-alone` nothing else is measured, on PyTorch's device `meta`, whose
 tensors have a shape and nothing in them.
@@ -103,7 +103,7 @@ class Nothing(BiLMBase):
         self.config, self.boundaries = model.config, model.boundaries
 
     def encode_words(self, ids: Tensor) -> Tensor:
-        """Give vectors `(n, projection_dim)` of any content."""
+        """Return vectors `(n, projection_dim)` of any content."""
         return torch.empty(len(ids), self.config.projection_dim, device=ids.device)
 
     def contextualize(
@@ -114,7 +114,7 @@ class Nothing(BiLMBase):
         state: State | None = None,
         depth: int | None = None,
     ) -> tuple[list[Tensor], State]:
-        """Give layers `(n, 2 * projection_dim)` of any content."""
+        """Return layers `(n, 2 * projection_dim)` of any content."""
         assert state is not None
         empty = torch.empty(len(tokens), self.config.output_dim, device=vectors.device)
         return [empty] * (self.config.n_layers if depth is None else depth), state
@@ -164,7 +164,7 @@ def measure(subject: Subject, precision: Precision, choices: argparse.Namespace)
 
 
 def _seconds(run: Callable[[], Any], rounds: int) -> float:
-    """Give the median time of a run."""
+    """Return the median time of a run."""
     seconds = []
     for _ in range(rounds):
         start = time.perf_counter()
@@ -188,7 +188,7 @@ def _host_seconds(model: ELMo, run: Callable[[], Any], rounds: int) -> float:
 
 
 def measure_host(size: Preset, choices: argparse.Namespace) -> list[float]:
-    """Give the seconds of rounds in which a host does its work for a GPU that is not there."""
+    """Return the seconds of rounds in which a host does its work for a GPU that is not there."""
     nowhere = torch.device("meta")
     model = ELMo(random_bilm(ElmoConfig.preset(size)), device="cpu")
     pipeline = model._pipeline
@@ -211,7 +211,7 @@ def measure_host(size: Preset, choices: argparse.Namespace) -> list[float]:
 def _latencies(
     model: ELMo, choices: argparse.Namespace
 ) -> tuple[list[float], list[float], list[float]]:
-    """Give milliseconds of single sentences: on the GPU, in host memory, with words never seen."""
+    """Return milliseconds of single sentences: on the GPU, in host memory, with new words."""
     sentence, device = make_sentence(LATENCY_WORDS), model.device
 
     def call(to_tensor: bool, forget: bool) -> float:
@@ -242,7 +242,7 @@ def _errors(model: ELMo, subject: Subject) -> tuple[float, float]:
 def _scaling(
     embed: Callable[..., Callable[[], Any]], choices: argparse.Namespace
 ) -> tuple[dict[int, float], dict[int, float]]:
-    """Give words a second as batches grow and as sentences grow."""
+    """Return words a second as batches grow and as sentences grow."""
     text = make_sentences(max(1, choices.sentences // 4))
     by_batch = {}
     for rows in BATCHES:
@@ -299,7 +299,7 @@ def measure_peer(subject: Subject, choices: argparse.Namespace) -> dict[str, flo
 
 
 def render(report: Report) -> str:
-    """Give the report as plain text."""
+    """Return the report as plain text."""
     machine = report.machine
     head = (
         f"{machine.date}; {machine.gpu or machine.cpu}, {machine.cores} cores; Python "

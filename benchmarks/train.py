@@ -1,8 +1,8 @@
 """How fast training is on this machine, and whether its memory grows.
 
-    python benchmarks/train.py --preset tutorial --steps 200
-    python benchmarks/train.py --preset tiny --steps 2000
-    python benchmarks/train.py --preset tutorial --text novel.txt --tokenizer chinese
+    python -m benchmarks.train --preset tutorial --steps 200
+    python -m benchmarks.train --preset tiny --steps 2000
+    python -m benchmarks.train --preset tutorial --text novel.txt --tokenizer chinese
 
 A run of `elmo train` in a process of its own, from a prepared corpus on disk to optimizer steps, is
 watched from outside: steps per second from its `speed.jsonl`, and its resident memory. Without

@@ -1,9 +1,9 @@
 """How fast training is on a GPU, end to end, and whether its kernels learn as plain code does.
 
-    python benchmarks/train_gpu.py --sizes small original --seconds 60 --json figures.json
-    python benchmarks/train_gpu.py --sizes small --profile
-    python benchmarks/train_gpu.py --sizes small --compare-losses 2000 --out curves
-    python benchmarks/train_gpu.py --draw curves/losses-small.json
+    python -m benchmarks.train_gpu --sizes small original --seconds 60 --json figures.json
+    python -m benchmarks.train_gpu --sizes small --profile
+    python -m benchmarks.train_gpu --sizes small --compare-losses 2000 --out curves
+    python -m benchmarks.train_gpu --draw curves/losses-small.json
 
 Everything goes through the loop of `elmo train`, from a prepared corpus on disk to optimizer steps.
 Without --data the corpus is made up (`elmo.text.made_up`). A figure is the words of all steps
@@ -60,7 +60,7 @@ class Figures:
     distinct_words: float
     """Distinct words in a batch, on average."""
     flops_per_token: float
-    """Operations of the products, there and back."""
+    """Operations of the products, forward and backward pass."""
     teraflops: float
     utilisation: float
     """Of the peak that was given."""
@@ -98,7 +98,7 @@ def _made_up(choices: argparse.Namespace, folder: Path) -> Path:
 
 
 def _settings(choices: argparse.Namespace, data: Path, out: Path, size: str) -> TrainSettings:
-    """Give the settings of a run without interruptions."""
+    """Return the settings of a run without interruptions."""
     changes: dict[str, Any] = {"samples": choices.samples} if choices.samples else {}
     return TrainSettings(
         data=data,
@@ -159,7 +159,7 @@ def _measure(choices: argparse.Namespace, data: Path, folder: Path, size: str) -
 
 
 def _count(settings: TrainSettings) -> tuple[float, float]:
-    """Give the distinct words of a batch, and the operations that a word of a stream costs."""
+    """Return the distinct words of a batch, and the operations that a word of a stream costs."""
     assert settings.data is not None
     assert settings.batch is not None
     corpus = Corpus.open(settings.data)
@@ -181,7 +181,7 @@ def _count(settings: TrainSettings) -> tuple[float, float]:
 
 
 def _flops(config: ElmoConfig, n_candidates: int, share: float) -> float:
-    """Count the products of one word of a stream, there and back (twice as many), by hand.
+    """Count the products of one word of a stream, forward and backward (twice as many), by hand.
 
     Args:
         config: Sizes.
@@ -207,8 +207,8 @@ def _report(choices: argparse.Namespace, figures: list[Figures]) -> None:
             f"({found.utilisation:.0%} of {choices.peak:g}), {found.peak_memory_gb:.1f} GB"
         )
     if choices.json:
-        told = {"machine": asdict(machine), "figures": [asdict(found) for found in figures]}
-        choices.json.write_text(json.dumps(told, indent=2) + "\n", encoding="utf-8")
+        record = {"machine": asdict(machine), "figures": [asdict(found) for found in figures]}
+        choices.json.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
 
 
 # --- profile --------------------------------------------------------------------------------------
@@ -253,7 +253,7 @@ def _compare(choices: argparse.Namespace, data: Path, folder: Path) -> None:
         settings = settings.replace(minutes=None, steps=choices.compare_losses, **changes)
         curves[name] = _losses(settings, chance)
     one, other, chance_only = curves.values()
-    told = {
+    record = {
         "size": size,
         "steps": choices.compare_losses,
         "batch": settings.batch,
@@ -263,11 +263,11 @@ def _compare(choices: argparse.Namespace, data: Path, folder: Path) -> None:
         "mean_difference_by_chance": float(np.abs(other - chance_only).mean()),
         "last_losses": {name: float(curve[-10:].mean()) for name, curve in curves.items()},
     }
-    print(json.dumps(told, indent=2))
-    told["curves"] = {name: curve.tolist() for name, curve in curves.items()}
+    print(json.dumps(record, indent=2))
+    record["curves"] = {name: curve.tolist() for name, curve in curves.items()}
     choices.out.mkdir(parents=True, exist_ok=True)
     file = choices.out / f"losses-{size}.json"
-    file.write_text(json.dumps(told, indent=2) + "\n", encoding="utf-8")
+    file.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
     _draw(file)
 
 
@@ -293,9 +293,9 @@ def _draw(file: Path) -> None:
     except ImportError:
         print(f"no matplotlib here: draw elsewhere with --draw {file}")
         return
-    told = json.loads(file.read_text("utf-8"))
-    every = told["steps_per_point"]
-    curves = {name: np.array(curve) for name, curve in told["curves"].items()}
+    record = json.loads(file.read_text("utf-8"))
+    every = record["steps_per_point"]
+    curves = {name: np.array(curve) for name, curve in record["curves"].items()}
     figure = Figure(figsize=(8, 6), layout="constrained")
     above, below = figure.subplots(2, 1, sharex=True, height_ratios=[2, 1])
     for name, curve in curves.items():

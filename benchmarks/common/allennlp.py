@@ -60,14 +60,14 @@ class AllenNLP:
         )
 
     def embed(self, batch: Sequence[Sequence[str]]) -> Tensor:
-        """Give the mix of layers of one batch, padded, `(batch, time, dim)`, on the device."""
+        """Return the mix of layers of one batch, padded, `(batch, time, dim)`, on the device."""
         ids = self._begin(batch)
         with torch.no_grad():
             mixed: Tensor = self._model(ids)["elmo_representations"][0]
         return mixed
 
     def layers(self, batch: Sequence[Sequence[str]]) -> list[npt.NDArray[np.float32]]:
-        """Give all layers of each sentence of one batch, `(n_layers, n, dim)`."""
+        """Return all layers of each sentence of one batch, `(n_layers, n, dim)`."""
         ids = self._begin(batch)
         with torch.no_grad():
             activations: list[Tensor] = self._model._elmo_lstm(ids)["activations"]
@@ -84,7 +84,7 @@ class AllenNLP:
 
 
 def why_not(config: ElmoConfig) -> str | None:
-    """Say why AllenNLP cannot run a model of these sizes; None if it can."""
+    """Return why AllenNLP cannot run a model of these sizes; None if it can."""
     if config.cell != "lstm":
         return f"AllenNLP has no {config.cell} cells"
     if not config.reads_characters or config.has_alphabet:
@@ -130,7 +130,7 @@ def _require_version(root: Path) -> None:
 
 
 def _shell(name: str, root: Path) -> ModuleType:
-    """Give a package whose modules can be imported but whose `__init__` is not run."""
+    """Return a package whose modules can be imported but whose `__init__` is not run."""
     shell = ModuleType(name)
     shell.__path__ = [str(root.joinpath(*name.split(".")[1:]))]
     return shell
@@ -144,7 +144,7 @@ def _module(name: str, attributes: dict[str, Any]) -> ModuleType:
 
 
 def _stand_ins() -> dict[str, dict[str, Any]]:
-    """Give the modules that `allennlp.modules.elmo` imports and embedding never calls.
+    """Return the modules that `allennlp.modules.elmo` imports and embedding never calls.
 
     Four attributes are used when a model is built, none while it runs: the base class `FromParams`,
     `cached_path` (for a path on disk, that path), the spelling of sentence boundaries, and

@@ -47,7 +47,7 @@ def command_line(command: Command) -> str:
 
 
 def teller(settings: BenchSettings) -> Callable[[str], None]:
-    """Return the function that is told of progress."""
+    """Return the function that reports progress."""
     return (lambda text: None) if settings.quiet else say
 
 

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 _TELLING_FLAGS = ("avx", "fma", "f16c", "amx")
-"""Beginnings of the CPU flags that decide how fast products run."""
+"""Startnings of the CPU flags that decide how fast products run."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ def this_machine(gpu: torch.device | None = None) -> Machine:
 
 
 def render_head(version: str, command: str, machine: Machine, notes: Sequence[str]) -> str:
-    """Give the lines that say what was measured where."""
+    """Return the lines that say what was measured where."""
     lines = [
         f"elmo-torch {version}, {machine.date}",
         f"command  {command}",

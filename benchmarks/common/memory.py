@@ -10,7 +10,7 @@ from typing import Any
 
 
 def peak_mb() -> float:
-    """Give the most memory that this process has had resident so far, in units of 10^6 bytes."""
+    """Return the most memory that this process has had resident so far, in units of 10^6 bytes."""
     # Not ru_maxrss: on Linux it starts at the size of the process that started this one.
     kilobytes = _status("VmHWM")
     if kilobytes is not None:
@@ -22,7 +22,7 @@ def peak_mb() -> float:
 
 
 def gpu_peak_mb(device: Any) -> float | None:
-    """Give the most memory of a GPU that PyTorch took since `restart_peaks`; None on a CPU."""
+    """Return the most memory of a GPU that PyTorch took since `restart_peaks`; None on a CPU."""
     import torch
 
     if device.type != "cuda":
@@ -31,10 +31,10 @@ def gpu_peak_mb(device: Any) -> float | None:
 
 
 def restart_peaks(device: Any) -> bool:
-    """Give memory back to the system as far as possible, and let peaks begin anew from there.
+    """Return memory to the system as far as possible, and restart the peaks.
 
     Returns:
-        Whether `peak_mb` begins anew: only Linux can do that, and not in every container.
+        Whether `peak_mb` was restarted: only Linux can do that, and not in every container.
     """
     import torch
 

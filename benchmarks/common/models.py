@@ -42,7 +42,7 @@ class Subject:
 
 
 def subject_of_size(size: Preset, data: Path | None) -> Subject:
-    """Give a model of a size with random weights, writing them if they are not there.
+    """Return a model of a size with random weights, writing them if they are not there.
 
     Args:
         size: Which.
@@ -59,7 +59,7 @@ def subject_of_size(size: Preset, data: Path | None) -> Subject:
 
 
 def subject_of_model(name: str) -> Subject:
-    """Give the model of the user's that has a name, as `ELMo.from_pretrained` knows it."""
+    """Return the model of the user's that has a name, as `ELMo.from_pretrained` knows it."""
     checkpoint = open_model(name)
     config = checkpoint.config
     return Subject(name, name, config, _count(checkpoint.tensors, config))
@@ -67,7 +67,7 @@ def subject_of_model(name: str) -> Subject:
 
 @contextmanager
 def published_folder(subject: Subject) -> Iterator[Path]:
-    """Give a folder where the model lies in the published layout, writing it if need be."""
+    """Return a folder where the model lies in the published layout, writing it if need be."""
     folder = Path(subject.source)
     if (folder / HDF5.options).is_file() and (folder / HDF5.weights).is_file():
         yield folder

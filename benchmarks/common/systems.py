@@ -29,7 +29,7 @@ _CPU_BATCH, _GPU_BATCH = 32, 1024
 
 
 def devices(name: str) -> list[torch.device]:
-    """Give the devices that are measured: for `auto` the CPU and a GPU where there is one."""
+    """Return the devices that are measured: for `auto` the CPU and a GPU where there is one."""
     if name != "auto":
         return [find_device(name)]
     return [torch.device("cpu"), *([find_device("cuda")] if torch.cuda.is_available() else [])]
@@ -43,7 +43,7 @@ def set_threads(threads: int | None) -> None:
 
 @contextmanager
 def gpu_memory_is_enough() -> Iterator[None]:
-    """Say what to change where a GPU has too little memory."""
+    """Raise an error that says what to change where a GPU has too little memory."""
     try:
         yield
     except torch.OutOfMemoryError as error:
@@ -54,7 +54,7 @@ def gpu_memory_is_enough() -> Iterator[None]:
 
 
 def batch_size(device: torch.device) -> int:
-    """Say how many sentences AllenNLP is given at a time, and we in small calls."""
+    """Return how many sentences a batch of AllenNLP has, and a small call of ours."""
     return _GPU_BATCH if device.type == "cuda" else _CPU_BATCH
 
 
@@ -122,7 +122,7 @@ def wait_for(device: torch.device) -> None:
 def usable_precisions(
     asked: Sequence[Precision], device: torch.device, notes: list[str], emulate: bool = False
 ) -> tuple[Precision, ...]:
-    """Give the precisions that a device computes in; what is left out is noted.
+    """Return the precisions that a device computes in; what is left out is noted.
 
     Args:
         asked: Those that are wanted; all if empty.

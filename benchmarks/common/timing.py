@@ -80,7 +80,7 @@ def ratios(ours: Rounds, theirs: Rounds) -> Spread:
 
 
 def rates(amount: float, seconds: Rounds) -> Rounds:
-    """Give the amount per second of each round."""
+    """Return the amount per second of each round."""
     return [amount / s for s in seconds]
 
 

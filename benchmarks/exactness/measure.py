@@ -111,7 +111,7 @@ def measure_exactness(
         model: Folder, weights file or Hub repository.
         settings: What is measured, and on which text.
         command: The command line, for the record.
-        tell: Hears what is going on.
+        tell: Called with lines of progress.
     """
     if settings.text is None and settings.treebank is None:
         raise InputError("real sentences are needed: give --text FILE, or --treebank FOLDER")
@@ -150,7 +150,7 @@ def measure_exactness(
 def _modes(
     settings: PrecisionSettings, places: Sequence[torch.device], notes: list[str]
 ) -> Iterator[Mode]:
-    """Give what is measured; fp32 on the first device first, because probes are compared to it."""
+    """Yield what is measured; fp32 on the first device first: probes are compared to it."""
     yield Mode("fp32", str(places[0]))
     for place in places:
         for precision in usable_precisions(settings.precision, place, notes, emulate=True):
@@ -222,7 +222,7 @@ def layer_errors(
 def _cosines(
     left: npt.NDArray[np.float64], right: npt.NDArray[np.float64]
 ) -> npt.NDArray[np.float64]:
-    """Give the cosines of rows `(n, dim)` with rows `(n, dim)`, `(n,)`."""
+    """Return the cosines of rows `(n, dim)` with rows `(n, dim)`, `(n,)`."""
     lengths = np.linalg.norm(left, axis=1) * np.linalg.norm(right, axis=1)
     cosines: npt.NDArray[np.float64] = (left * right).sum(axis=1) / lengths
     return cosines

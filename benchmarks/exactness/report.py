@@ -10,7 +10,7 @@ from elmo.runtime.tables import markdown_table
 
 
 def render_exactness(report: ExactnessReport) -> str:
-    """Give the report as Markdown."""
+    """Return the report as Markdown."""
     machine = report.machine
     where = machine.cpu if machine.gpu is None else f"{machine.cpu}, {machine.gpu}"
     head = [
@@ -70,5 +70,5 @@ def _probes(report: ExactnessReport) -> str:
 
 
 def _largest_deviation(accuracies: Iterable[float]) -> float:
-    """Give the largest standard deviation of one answer."""
+    """Return the largest standard deviation of one answer."""
     return max(math.sqrt(share * (1 - share)) for share in accuracies)

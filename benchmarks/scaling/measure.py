@@ -80,7 +80,7 @@ class ScalingRow:
     seconds: Rounds
     words_per_second: Spread
     peak_mb: float | None
-    """Peak resident memory of the process; None where the system does not tell."""
+    """Peak resident memory of the process; None where the system does not report it."""
     gpu_mb: float | None
     """Peak of what PyTorch took of the memory of a GPU; None on a CPU."""
 
@@ -126,7 +126,7 @@ def measure_scaling(
     Args:
         settings: What is measured.
         command: The command line, for the record.
-        tell: Hears what is going on.
+        tell: Called with lines of progress.
     """
     require_writable(settings.json)
     require_writable(settings.plot)
@@ -135,9 +135,7 @@ def measure_scaling(
     gpu = next((place for place in places if place.type == "cuda"), None)
     report = ScalingReport(command, elmo.__version__, this_machine(gpu))
     if not restart_peaks(places[0]):
-        report.notes.append(
-            "this system does not let peaks of memory begin anew: they are left out"
-        )
+        report.notes.append("this system cannot restart peaks of memory: they are left out")
     precisions = {
         place: usable_precisions(settings.precision, place, report.notes) for place in places
     }
@@ -197,7 +195,7 @@ def _measure(curve: str, ours: Ours, settings: ScalingSettings) -> Iterator[Scal
 
 
 def plan(settings: ScalingSettings, device: torch.device) -> Iterator[Task]:
-    """Give all points, each with its text."""
+    """Yield all points, each with its text."""
     amounts = _GPU if device.type == "cuda" else _CPU
     if settings.quick:
         amounts = _QUICK
@@ -246,7 +244,7 @@ def _peaks(ours: Ours, task: Task) -> tuple[float | None, float | None]:
 
 
 def growths(rows: Sequence[ScalingRow]) -> Iterator[Growth]:
-    """Say how time grows with the words, for each curve of lengths and corpora."""
+    """Yield how time grows with the words, for each curve of lengths and corpora."""
     keys = dict.fromkeys((row.curve, row.sweep, row.way) for row in rows if row.sweep != "batch")
     for curve, sweep, way in keys:
         points = [row for row in rows if (row.curve, row.sweep, row.way) == (curve, sweep, way)]
@@ -257,6 +255,6 @@ def growths(rows: Sequence[ScalingRow]) -> Iterator[Growth]:
 
 
 def exponent(sizes: Sequence[float], values: Sequence[float]) -> float:
-    """Give the power of the sizes that fits the values best: a line on two logarithmic scales."""
+    """Return the power of the sizes that fits the values best: a line on two logarithmic scales."""
     slope, _ = np.polyfit(np.log(sizes), np.log(values), 1)
     return float(slope)

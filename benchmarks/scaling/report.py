@@ -27,7 +27,7 @@ _TITLE: dict[str, Any] = {"loc": "left", "fontsize": 10, "fontweight": "bold"}
 
 
 def render_scaling(report: ScalingReport) -> str:
-    """Give the report as plain text: a table for each thing that grows."""
+    """Return the report as plain text: a table for each thing that grows."""
     parts = [render_head(report.version, report.command, report.machine, report.notes)]
     parts += [_table(report, sweep) for sweep in get_args(Sweep)]
     lines = [
@@ -114,7 +114,7 @@ def scaling_figure(report: ScalingReport) -> Any:
     _add_legend(figure, panels[0, 2])
     machine = report.machine
     where = machine.cpu if machine.gpu is None else f"{machine.cpu}, {machine.gpu}"
-    title = f"elmo bench scaling: {where}; threads: {machine.threads}; bands: all rounds"
+    title = f"benchmarks.scaling: {where}; threads: {machine.threads}; bands: all rounds"
     figure.suptitle(title, fontsize=10)
     return figure
 
@@ -201,7 +201,7 @@ def _add_legend(figure: Any, axes: Any) -> None:
 
 
 def _speed_message(rows: Sequence[ScalingRow], sweep: Sweep) -> str:
-    """Say what the speed of the first curve does."""
+    """Return a title: how the speed of the first curve changes."""
     points = _first_curve(rows)
     speeds = [row.words_per_second.median for row in points]
     if sweep == "batch":
@@ -213,10 +213,10 @@ def _speed_message(rows: Sequence[ScalingRow], sweep: Sweep) -> str:
 
 
 def _memory_message(rows: Sequence[ScalingRow]) -> str:
-    """Say what the memory of the first curve does."""
+    """Return a title: how the memory of the first curve changes."""
     known = [mb for row in _first_curve(rows) if (mb := _megabytes(row)) is not None]
     if not known:
-        return "Memory: not told by this system"
+        return "Memory: not reported by this system"
     message = f"Memory: {known[0]:,.0f} to {known[-1]:,.0f} MB"
     streamed = [row for row in rows if row.curve == rows[0].curve and row.way == STREAMED]
     if not streamed:

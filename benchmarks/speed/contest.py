@@ -44,11 +44,11 @@ class Roof:
     peaks: Peaks
 
     def corpus_share(self, precision: str, words: int, distinct: int, seconds: float) -> float:
-        """Give the part of the peak that a run over a text reached, at least."""
+        """Return the part of the peak that a run over a text reached, at least."""
         return self.peaks.share_of_flops(precision, self.costs.least(words, distinct), seconds)
 
     def sentence_share(self, precision: str, words: int, seconds: float) -> float:
-        """Give the least time for one sentence of new words as a part of the time it took."""
+        """Return the least time for one sentence of new words as a part of the time it took."""
         operations = self.costs.least(words, words)
         read = self.costs.sentence_bytes(words, precision)
         return self.peaks.share_of_roof(precision, operations, read, seconds)
@@ -214,7 +214,7 @@ class Contest:
             entries.append(Entry(new, run, ours.forget, precision=ours.precision))
             entries.append(Entry(f"{ours.name}, words seen before", run, run))
         if self.peer is not None:
-            # Between our two, so that both have it as their neighbour.
+            # Between our two, so that both have it as their neighbor.
             peer = Entry(PEER, partial(in_given_order, self.peer, sentence, self.device))
             entries.insert(1, peer)
         return entries

@@ -35,7 +35,7 @@ from elmo.settings import Precision
 from elmo.text.made_up import count_words, make_sentences
 
 Tell = Callable[[str], None]
-"""Hears what is going on."""
+"""Called with lines of progress."""
 
 _SIZES: tuple[Preset, ...] = ("original", "small")
 _QUICK_SIZES: tuple[Preset, ...] = ("tiny",)
@@ -55,7 +55,7 @@ def measure_speed(settings: SpeedSettings, command: str, tell: Tell) -> Iterator
     Args:
         settings: What is measured.
         command: The command line, for the record.
-        tell: Hears what is going on.
+        tell: Called with lines of progress.
 
     Yields:
         The report, each time that something was added to it.

@@ -26,18 +26,18 @@ class Peaks:
     """Bytes a second that are read from memory."""
 
     def best_of(self, other: Peaks) -> Peaks:
-        """Give the better of two measurements: a busy machine shows less than it can do."""
+        """Return the better of two measurements: a busy machine shows less than it can do."""
         flops = {name: max(peak, other.flops[name]) for name, peak in self.flops.items()}
         return Peaks(flops, max(self.bandwidth, other.bandwidth))
 
     def share_of_flops(self, precision: str, operations: float, seconds: float) -> float:
-        """Give the part of the peak that some work reached."""
+        """Return the part of the peak that some work reached."""
         return operations / seconds / self.flops[precision]
 
     def share_of_roof(
         self, precision: str, operations: float, bytes_read: float, seconds: float
     ) -> float:
-        """Give the least time that work needs, by the roofline model, as a part of its time.
+        """Return the least time that work needs, by the roofline model, as a part of its time.
 
         Args:
             precision: In which numbers.
@@ -90,7 +90,7 @@ def measure_peaks(precisions: Sequence[str], device: torch.device, quick: bool =
 
 
 def _product(precision: str, device: torch.device, sizes: _Sizes) -> Callable[[], object] | None:
-    """Give a large product in the numbers that a precision multiplies; None if there is none."""
+    """Return a large product in the numbers that a precision multiplies; None if there is none."""
     if precision == "int8":
         return _int8_product(device, sizes)
     generator = torch.Generator(device).manual_seed(0)

@@ -9,7 +9,7 @@ from elmo.runtime.tables import NOTHING, text_table
 
 
 def render_latest(report: Report) -> str:
-    """Give what was measured last as plain text, after the head if it is the first."""
+    """Return what was measured last as plain text, after the head if it is the first."""
     latest = _render_size(report.sizes[-1])
     if len(report.sizes) > 1:
         return f"\n{latest}"

@@ -7,13 +7,20 @@ import subprocess
 import sys
 from pathlib import Path
 
-SCRIPT = Path(__file__).resolve().parents[2] / "benchmarks" / "embed_gpu.py"
+ROOT = Path(__file__).resolve().parents[2]
+SCRIPT = [sys.executable, "-m", "benchmarks.embed_gpu", "--quick"]
+
+
+def start(command, environment):
+    return subprocess.run(
+        command, capture_output=True, text=True, check=False, env=environment, cwd=ROOT
+    )
 
 
 def run(*flags):
-    command = [sys.executable, str(SCRIPT), "--quick", *flags]
+    command = [*SCRIPT, *flags]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    done = start(command, environment)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -23,9 +30,8 @@ def test_the_work_of_the_host_is_measured_without_a_gpu():
 
 
 def test_a_missing_gpu_is_said_in_one_line():
-    command = [sys.executable, str(SCRIPT), "--quick"]
     environment = {**os.environ, "CUDA_VISIBLE_DEVICES": ""}
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    done = start(SCRIPT, environment)
     assert done.returncode == 2
     assert re.fullmatch(r"device 'cuda' cannot be used: [^\n]*device='cpu'[^\n]*\n", done.stderr)
 

@@ -8,14 +8,6 @@ import pytest
 from benchmarks.common.command import run
 from benchmarks.exactness.__main__ import exactness
 from benchmarks.exactness.measure import Mode, layer_errors
-from elmo import ELMo, ElmoConfig, random_bilm
-
-
-@pytest.fixture(scope="module")
-def model_folder(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("model")
-    ELMo(random_bilm(ElmoConfig.preset("tiny")), device="cpu").save_pretrained(folder)
-    return folder
 
 
 @pytest.fixture(scope="module")

@@ -18,11 +18,11 @@ from benchmarks.scaling.report import readable, scaling_figure
 QUICK = ["--quick", "--threads", "1", "--device", "cpu", "--quiet"]
 
 
-def test_scaling_gives_a_table_a_json_and_a_picture(tmp_path, data, capsys):
+def test_scaling_gives_a_table_a_json_and_a_picture(tmp_path, capsys):
     pytest.importorskip("matplotlib")
     paths = [tmp_path / "new" / "scaling.json", tmp_path / "pictures" / "scaling.png"]
     flags = ["--precision", "fp32", "--batches", "1", "4", "--lengths", "3", "9"]
-    flags += ["--corpora", "8", "16", "--data", str(data)]
+    flags += ["--corpora", "8", "16", "--data", str(tmp_path / "data")]
     flags += ["--json", str(paths[0]), "--plot", str(paths[1])]
     assert run(scaling, [*QUICK, *flags]) == 0
     out = capsys.readouterr().out

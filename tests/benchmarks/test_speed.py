@@ -32,19 +32,6 @@ CPU = torch.device("cpu")
 QUICK = ["--quick", "--threads", "1", "--device", "cpu", "--quiet"]
 
 
-@pytest.fixture(scope="module")
-def data(tmp_path_factory):
-    """A folder for random weights that all tests share."""
-    return tmp_path_factory.mktemp("weights")
-
-
-@pytest.fixture(scope="module")
-def model_folder(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("model")
-    ELMo(random_bilm(ElmoConfig.preset("tiny")), device="cpu").save_pretrained(folder)
-    return folder
-
-
 def table(text, title):
     """Give the rows of the table whose first column has this title: cells by name."""
     (found,) = (part for part in text.split("\n\n") if part.startswith(f"{title}  "))
@@ -52,10 +39,10 @@ def table(text, title):
     return {name: cells for name, *cells in rows}
 
 
-def test_the_table_says_what_the_json_says(tmp_path, data, capsys):
+def test_the_table_says_what_the_json_says(tmp_path, capsys):
     path = tmp_path / "report.json"
     flags = ["--sizes", "tiny", "--sentences", "8", "--skip-peers", "--precision", "fp32"]
-    assert run(speed, [*QUICK, *flags, "--data", str(data), "--json", str(path)]) == 0
+    assert run(speed, [*QUICK, *flags, "--data", str(tmp_path), "--json", str(path)]) == 0
     captured = capsys.readouterr()
     assert captured.err == ""
     report = json.loads(path.read_text(encoding="utf-8"))

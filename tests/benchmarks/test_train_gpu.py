@@ -8,19 +8,21 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks import train_gpu
 from elmo.config import ElmoConfig
 
-SCRIPT = Path(__file__).resolve().parents[2] / "benchmarks" / "train_gpu.py"
+ROOT = Path(__file__).resolve().parents[2]
 TINY = ["--sizes", "tiny", "--device", "cpu", "--sentences", "300", "--batch", "2", "--unroll", "4"]
 
 
 def run(*arguments):
     return subprocess.run(
-        [sys.executable, SCRIPT, *TINY, *map(str, arguments)],
+        [sys.executable, "-m", "benchmarks.train_gpu", *TINY, *map(str, arguments)],
         capture_output=True,
         text=True,
         check=True,
         timeout=300,
+        cwd=ROOT,
         env={**os.environ, "CUDA_VISIBLE_DEVICES": ""},
     )
 
@@ -42,10 +44,7 @@ def test_loss_curves_are_compared(tmp_path):
     assert (tmp_path / "losses-tiny.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_operations_are_counted_as_by_hand(monkeypatch):
-    monkeypatch.syspath_prepend(str(SCRIPT.parent))
-    import train_gpu
-
+def test_operations_are_counted_as_by_hand():
     original = ElmoConfig.preset("original")
     # Two directions of two layers, 512 -> 4 x 4096 twice and 4096 -> 512, forth and twice back.
     layers = 3 * 2 * 2 * 2 * (2 * 512 * 4 * 4096 + 4096 * 512)

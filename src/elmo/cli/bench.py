@@ -1,4 +1,4 @@
-"""`elmo bench`: how fast a model is on this machine, what it takes, and how exact it is."""
+"""`elmo bench`: how fast a model is on this machine, what memory it takes, and how exact it is."""
 
 from __future__ import annotations
 
@@ -10,8 +10,6 @@ import platform
 import re
 import statistics
 import time
-from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_args
@@ -21,26 +19,24 @@ from cyclopts import Parameter
 from elmo import __version__
 from elmo.cli.base import DONE, Flags, app, say, show
 from elmo.errors import ConfigError
+from elmo.runtime.files import output_errors, write_text
 from elmo.runtime.tables import NOTHING, text_table
 from elmo.settings import Precision
 
 if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
     import torch
 
     from elmo.embedder import ELMo
 
-    Vectors = npt.NDArray[np.float32]
+    Sentences = list[list[str]]
 
 _SENTENCES = {"cpu": 256, "cuda": 10_000}
 """Sentences of the text, about 21 words each, by the kind of device."""
 _CHECKED = 64
 """Sentences whose vectors are compared with fp32."""
-_LATENCY_WORDS, _LATENCY_RUNS = 20, 20
-_RUNS = 3
+_RUNS, _LATENCY_RUNS, _LATENCY_WORDS = 3, 20, 20
 _THREADS_PER_CORE = 4
-"""More threads than a process can start would crash PyTorch."""
+"""PyTorch crashes with more threads than a process can start."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,9 +59,7 @@ class BenchSettings:
     def __post_init__(self) -> None:
         most = _THREADS_PER_CORE * (os.cpu_count() or 1)
         if self.threads is not None and not 1 <= self.threads <= most:
-            raise ConfigError(
-                f"--threads is {self.threads}, expected at least 1 and at most {most}"
-            )
+            raise ConfigError(f"--threads is {self.threads}, expected at least 1, at most {most}")
 
 
 @dataclass(frozen=True)
@@ -76,15 +70,14 @@ class Figures:
     device: str
     words_per_second: float
     """Of a text whose words are new to the model, all layers."""
-    milliseconds_new: float
+    milliseconds: float
     """One sentence of 20 words that are new to the model."""
     milliseconds_known: float
-    """The same when the context-free vectors of its words are in the cache."""
+    """The same sentence when the context-free vectors of its words are cached."""
     load_seconds: float
     peak_mb: float | None
-    """Peak resident memory of the process; None where the system does not tell."""
-    gpu_mb: float | None
-    """Peak memory of the GPU; None on a CPU."""
+    """Peak memory: of the process on a CPU (None where the system does not tell), else of the
+    GPU."""
     largest_error: float
     """Largest absolute difference of a value from fp32 on the CPU."""
     least_cosine: float
@@ -103,8 +96,8 @@ def bench(
 ) -> int:
     """Measure a model on this machine: speed, memory and exactness of each precision.
 
-    The text is made up, with the statistics of English; every figure of time is a median, after a
-    warm-up. Errors are differences from fp32 vectors of the same text.
+    The text is made up, with the statistics of English; every time is a median, after a warm-up.
+    Errors are differences from fp32 vectors of the same text.
 
     Parameters
     ----------
@@ -117,130 +110,88 @@ def bench(
     import torch
 
     from elmo.hub.names import default_model
-    from elmo.runtime.files import output_errors, write_text
 
     if settings.json is not None:
         with output_errors(settings.json):
             settings.json.parent.mkdir(parents=True, exist_ok=True)
     if settings.threads is not None:
         torch.set_num_threads(settings.threads)
-    name = default_model() if model is None else model
-    tell = (lambda text: None) if settings.quiet else say
-    rows = _measure_all(name, settings, tell)
-    machine = {
-        "cpu": _cpu_name(),
-        "threads": torch.get_num_threads(),
-        "gpu": torch.cuda.get_device_name() if any(row.gpu_mb for row in rows) else None,
-        "torch": torch.__version__,
-        "elmo": __version__,
-    }
-    show(_render(name, machine, rows))
+    name = model or default_model()
+    rows = _measure_all(name, settings)
+    machine = _machine({row.device for row in rows})
+    show(f"{name} on {machine}\n\n{_table(rows)}")
     if settings.json is not None:
         report = {"model": name, "machine": machine, "figures": [asdict(row) for row in rows]}
         write_text(settings.json, json.dumps(report, indent=2) + "\n")
     return DONE
 
 
-# --- measuring ------------------------------------------------------------------------------------
+def _measure_all(name: str, settings: BenchSettings) -> list[Figures]:
+    """Measure all precisions on all devices, and tell about progress."""
+    import torch
 
-
-def _measure_all(name: str, settings: BenchSettings, tell: Callable[[str], None]) -> list[Figures]:
+    from elmo.backends.cpu.products import runs_natively
     from elmo.embedder import ELMo
+    from elmo.runtime.devices import find_device
     from elmo.text.made_up import make_sentences
 
-    devices = _devices(settings.device)
-    tell(f"{name}: fp32 vectors to compare with")
+    both = settings.device == "auto" and torch.cuda.is_available()
+    devices = [find_device(kind) for kind in (("cpu", "cuda") if both else (settings.device,))]
     checked = make_sentences(_CHECKED, seed=1)
-    exact = _joined(ELMo.from_pretrained(name, device="cpu").encode_tokens(checked))
+    exact = ELMo.from_pretrained(name, device="cpu").encode_tokens(checked)
     rows: list[Figures] = []
     refused: ConfigError | None = None
     for device in devices:
-        text = make_sentences(_SENTENCES.get(device.type, _SENTENCES["cpu"]))
-        for precision in dict.fromkeys(settings.precision or _precisions(device)):
-            tell(f"{name}: {precision} on {device}")
+        on_cpu = device.type == "cpu"
+        usable = [p for p in get_args(Precision) if not on_cpu or runs_natively(p)]
+        for precision in dict.fromkeys(settings.precision or usable):
+            if not settings.quiet:
+                say(f"{name}: {precision} on {device}")
             try:
-                rows.append(_measure(name, precision, device, text, checked, exact))
+                rows.append(_measure(name, precision, device, checked, exact))
             except ConfigError as error:  # such as int8 on a GPU
-                tell(f"left out: {error}")
                 refused = error
+                say(f"note: left out: {error}")
     if refused is not None and not rows:
         raise refused
     return rows
 
 
-def _devices(name: str) -> list[torch.device]:
-    """Return the devices to measure: for `auto` the CPU and a GPU where there is one."""
-    import torch
-
-    from elmo.runtime.devices import find_device
-
-    if name != "auto":
-        return [find_device(name)]
-    return [
-        find_device(kind) for kind in ("cpu", "cuda") if kind == "cpu" or torch.cuda.is_available()
-    ]
-
-
-def _precisions(device: torch.device) -> list[Precision]:
-    """Return all precisions, on a CPU those that it has instructions for."""
-    from elmo.backends.cpu.products import runs_natively
-
-    return [p for p in get_args(Precision) if device.type != "cpu" or runs_natively(p)]
-
-
 def _measure(
-    name: str,
-    precision: Precision,
-    device: torch.device,
-    text: list[list[str]],
-    checked: list[list[str]],
-    exact: Vectors,
+    name: str, precision: Precision, device: torch.device, checked: Sentences, exact: list[Any]
 ) -> Figures:
-    """Load a model and measure it.
-
-    Args:
-        name: What `ELMo.from_pretrained` is given.
-        precision: Of its products.
-        device: Where it computes.
-        text: Sentences whose embedding is timed.
-        checked: Sentences whose vectors are compared.
-        exact: Their vectors in fp32, `(n_layers, n, dim)`.
-    """
-    import torch
-
+    """Load a model, compare its vectors with exact ones, each `(n_layers, n, dim)`, and time it."""
     from elmo.embedder import ELMo
-    from elmo.text.made_up import make_sentence
+    from elmo.text.made_up import make_sentence, make_sentences
 
-    on_gpu = device.type == "cuda"
-    begins_anew = _restart_peaks(device)
+    knows_peak = _restart_peak(device)
     start = time.perf_counter()
     model = ELMo.from_pretrained(name, precision=precision, device=device)
     load_seconds = time.perf_counter() - start
-    largest, least = _errors(_joined(model.encode_tokens(checked)), exact)
-    sentence = [make_sentence(_LATENCY_WORDS)]
-    seconds = _median_seconds(model, text, _RUNS, known=False)
+    largest, least = _errors(model.encode_tokens(checked), exact)
+    text = make_sentences(_SENTENCES.get(device.type, _SENTENCES["cpu"]))
+    one = [make_sentence(_LATENCY_WORDS)]
     return Figures(
         precision=precision,
         device=str(device),
-        words_per_second=sum(map(len, text)) / seconds,
-        milliseconds_new=1000 * _median_seconds(model, sentence, _LATENCY_RUNS, known=False),
-        milliseconds_known=1000 * _median_seconds(model, sentence, _LATENCY_RUNS, known=True),
+        words_per_second=sum(map(len, text)) / _median_seconds(model, text, _RUNS),
+        milliseconds=1000 * _median_seconds(model, one, _LATENCY_RUNS),
+        milliseconds_known=1000 * _median_seconds(model, one, _LATENCY_RUNS, known=True),
         load_seconds=load_seconds,
-        peak_mb=_peak_mb() if begins_anew else None,
-        gpu_mb=torch.cuda.max_memory_allocated(device) / 1e6 if on_gpu else None,
+        peak_mb=_peak_mb(device) if knows_peak else None,
         largest_error=largest,
         least_cosine=least,
     )
 
 
-def _median_seconds(model: ELMo, sentences: list[list[str]], runs: int, known: bool) -> float:
-    """Return the median time of embedding sentences, after one run that does not count.
+def _median_seconds(model: ELMo, sentences: Sentences, runs: int, known: bool = False) -> float:
+    """Return the median time of embedding sentences after a warm-up.
 
     Args:
         model: The model.
         sentences: Lists of words.
-        runs: How many runs count.
-        known: Whether the context-free vectors of the words stay in the cache between the runs.
+        runs: Runs that count.
+        known: Whether the cache of words is kept from one run to the next.
     """
     times = []
     for _ in range(1 + runs):
@@ -253,84 +204,69 @@ def _median_seconds(model: ELMo, sentences: list[list[str]], runs: int, known: b
     return statistics.median(times[1:])
 
 
-def _joined(vectors: list[Vectors]) -> Vectors:
-    """Join the vectors of sentences, each `(n_layers, n, dim)`, along the words."""
+def _errors(found: list[Any], exact: list[Any]) -> tuple[float, float]:
+    """Return the largest difference and the smallest cosine of vectors, `(n_layers, n, dim)`."""
     import numpy as np
 
-    return np.concatenate(vectors, axis=1)
+    left, right = np.concatenate(found, axis=1), np.concatenate(exact, axis=1)
+    norms = np.linalg.norm(left, axis=-1) * np.linalg.norm(right, axis=-1)
+    cosines = (left * right).sum(axis=-1) / np.maximum(norms, np.finfo(np.float32).tiny)
+    return float(np.abs(left - right).max()), float(cosines.min())
 
 
-def _errors(found: Vectors, exact: Vectors) -> tuple[float, float]:
-    """Return the largest difference and the smallest cosine of vectors `(n_layers, n, dim)`."""
-    import numpy as np
-
-    lengths = np.linalg.norm(found, axis=-1) * np.linalg.norm(exact, axis=-1)
-    cosines = (found * exact).sum(axis=-1) / np.maximum(lengths, np.finfo(np.float32).tiny)
-    return float(np.abs(found - exact).max()), float(cosines.min())
-
-
-def _restart_peaks(device: torch.device) -> bool:
-    """Return memory to the system and restart its peak, where the system can do that: on Linux."""
+def _restart_peak(device: torch.device) -> bool:
+    """Free memory and restart its peak; returns False where the system cannot: all but Linux."""
     import torch
 
     gc.collect()
     if device.type == "cuda":
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats(device)
+        return True
     try:
         ctypes.CDLL("libc.so.6").malloc_trim(0)
         Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
-    except (OSError, AttributeError):  # another system, or a container that forbids it
+    except (OSError, AttributeError):
         return False
     return True
 
 
-def _peak_mb() -> float:
-    """Return the peak of resident memory since `_restart_peaks`, in units of 10^6 bytes."""
+def _peak_mb(device: torch.device) -> float:
+    """Return the peak of memory since `_restart_peak`, in units of 10^6 bytes."""
+    import torch
+
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device) / 1e6
     status = Path("/proc/self/status").read_text(encoding="ascii")
     return int(status.split("VmHWM:")[1].split()[0]) * 1024 / 1e6
 
 
-# --- the table ------------------------------------------------------------------------------------
+def _machine(devices: set[str]) -> str:
+    """Return a line on the hardware and the software."""
+    import torch
+
+    file = Path("/proc/cpuinfo")  # of Linux; elsewhere the name is shorter
+    name = re.search(r"model name\s*: (.+)", file.read_text()) if file.exists() else None
+    cpu = name[1] if name else platform.processor() or platform.machine()
+    gpus = [torch.cuda.get_device_name(device) for device in sorted(devices - {"cpu"})]
+    hardware = ", ".join([cpu, f"{torch.get_num_threads()} threads", *gpus])
+    return f"{hardware}; torch {torch.__version__}, elmo {__version__}"
 
 
-def _cpu_name() -> str:
-    """Return the name of the processor."""
-    with suppress(OSError):  # only Linux has this file
-        names = re.findall(r"^model name\s*: (.+)", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
-        return names[0] if names else platform.machine()
-    return platform.processor() or platform.machine()
-
-
-def _render(name: str, machine: dict[str, Any], rows: list[Figures]) -> str:
-    """Return the figures as a table below a line on the machine."""
-    gpu = f", {machine['gpu']}" if machine["gpu"] else ""
-    head = (
-        f"{name} on {machine['cpu']}, threads: {machine['threads']}{gpu}; "
-        f"torch {machine['torch']}, elmo {machine['elmo']}"
-    )
-    header = (
-        "precision",
-        "words/s",
-        "ms a sentence",
-        "known words",
-        "load s",
-        "peak MB",
-        "GPU MB",
-        "largest error",
-        "least cosine",
-    )
+def _table(rows: list[Figures]) -> str:
+    """Return the figures as a table."""
+    names = "precision", "words/s", "ms a sentence", "known words", "load s", "peak MB"
     cells = (
         (
             f"{row.precision} on {row.device}",
             f"{row.words_per_second:,.0f}",
-            f"{row.milliseconds_new:.1f}",
+            f"{row.milliseconds:.1f}",
             f"{row.milliseconds_known:.1f}",
             f"{row.load_seconds:.2f}",
-            *(NOTHING if mb is None else f"{mb:,.0f}" for mb in (row.peak_mb, row.gpu_mb)),
+            NOTHING if row.peak_mb is None else f"{row.peak_mb:,.0f}",
             f"{row.largest_error:.1e}",
             f"{row.least_cosine:.5f}",
         )
         for row in rows
     )
-    return f"{head}\n\n{text_table(header, cells)}"
+    return text_table((*names, "largest error", "least cosine"), cells)

@@ -24,7 +24,7 @@ _MEDIAN_SENTENCE, _SPREAD = 18.0, 0.55  # of the log-normal; its mean is close t
 
 
 def make_sentences(number: int, seed: int = 0) -> list[list[str]]:
-    """Give sentences, always the same for the same number and seed.
+    """Return sentences, always the same for the same number and seed.
 
     Args:
         number: How many.
@@ -38,7 +38,7 @@ def make_sentences(number: int, seed: int = 0) -> list[list[str]]:
 
 
 def make_sentence(length: int, seed: int = 0) -> list[str]:
-    """Give one sentence of exactly this many words."""
+    """Return one sentence of exactly this many words."""
     return _draw_words(np.random.default_rng(seed), length)
 
 
@@ -54,7 +54,7 @@ def _draw_words(rng: np.random.Generator, number: int) -> list[str]:
 
 @cache
 def vocabulary(seed: int = 0) -> tuple[str, ...]:
-    """Give the words of the language, all different, from the most to the least frequent."""
+    """Return the words of the language, all different, from the most to the least frequent."""
     rng = np.random.default_rng(seed)
     ranks = np.arange(1, N_WORDS + 1)
     # Frequent words are short: about two letters at the top, about seven at the end.
@@ -71,7 +71,7 @@ def vocabulary(seed: int = 0) -> tuple[str, ...]:
 
 
 def _frequencies(number: int) -> npt.NDArray[np.float64]:
-    """Give Zipf's frequencies of this many words, which sum to 1."""
+    """Return Zipf's frequencies of this many words, which sum to 1."""
     weights = 1 / np.arange(1, number + 1)
     frequencies: npt.NDArray[np.float64] = weights / weights.sum()
     return frequencies
