@@ -28,7 +28,7 @@ from elmo.errors import (
 )
 from elmo.runtime.files import locked, try_lock, write_text
 from elmo.runtime.settings_files import changes
-from elmo.tasks.kinds import TASKS
+from elmo.tasks.kinds import find_task
 from elmo.tasks.readers.splits import SPLITS, Parts
 from elmo.tasks.run.training import Examples, TaskReport, read_examples, train_task
 from elmo.tasks.settings import TaskSettings
@@ -221,7 +221,7 @@ def _run(
 
 def _read(dataset: Dataset, settings: TaskSettings) -> Examples:
     try:
-        return read_examples(TASKS[dataset.task], settings)
+        return read_examples(find_task(dataset.task), settings)
     except OSError as error:
         if isinstance(error, ElmoError):
             raise

@@ -6,6 +6,7 @@ import json
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Annotated, Any
 
@@ -13,10 +14,12 @@ from cyclopts import App, Parameter
 
 from elmo.cli.base import DONE, STOPPED, Flags, app, say, show, writing_to
 from elmo.cli.config_flags import config_path, with_values
-from elmo.errors import ConfigError, OutputError, reason_of
+from elmo.errors import ConfigError
+from elmo.runtime.files import output_errors
 from elmo.runtime.settings_files import changes, from_toml
 from elmo.runtime.tables import counted
 from elmo.settings import TokenizerName
+from elmo.tasks.kinds import TASKS
 from elmo.tasks.settings import SplitName, TaskName, TaskSettings
 
 if TYPE_CHECKING:
@@ -24,21 +27,20 @@ if TYPE_CHECKING:
 
 _TRAIN = TaskSettings()
 _AT_ONCE = 512
-"""Lines that are predicted in one go."""
+"""Lines that are predicted at once."""
 _Several = Parameter(consume_multiple=True)
 
 task = App(
     name="task",
-    help="Train, measure and use small models that read ELMo: classify (texts with labels), tag "
-    "(entities, parts of speech), srl (semantic roles), nli (entailment), qa (questions about a "
-    "text), coref (coreference).",
+    help="Train, evaluate and use small models on top of ELMo: "
+    f"{', '.join(f'{name} ({about})' for name, about in TASKS.items())}.",
 )
 app.command(task)
 
 
 @task.command
 def train(
-    kind: Annotated[TaskName, Parameter(name="TASK")],
+    kind: Annotated[TaskName, Parameter(name="TASK", help=" or ".join(TASKS))],
     /,
     *,
     config: Path | None = None,
@@ -46,24 +48,24 @@ def train(
 ) -> int:
     """Train a task; needs --data and --out.
 
-    ELMo's layers of all sentences are computed once and kept, so that the next run on the same
-    sentences starts at once. The best model by the --dev files is in --out, ready for evaluate and
-    predict.
+    ELMo's layers of all sentences are computed once and cached, so the next run on the same
+    sentences starts at once. The best model on the --dev files is written to --out, for evaluate
+    and predict.
 
     Parameters
     ----------
     kind
-        classify, tag, srl, nli, qa or coref.
+        The task.
     config
-        TOML file whose keys are the names of these flags; a flag that is given wins.
+        TOML file whose keys are the names of these flags; flags take precedence.
     settings
-        How.
+        The settings.
     """
     from elmo.tasks.run.training import train_task
 
     del config  # its values are among the flags already, see `with_config`
     report = train_task(kind, settings)
-    return _tell(report, settings)
+    return _show_report(report, settings)
 
 
 @task.command
@@ -79,16 +81,16 @@ def evaluate(
     json: bool = False,
     quiet: bool = False,
 ) -> int:
-    """Measure a trained head on files of the format that it was trained on.
+    """Evaluate a trained head on files of the format that it was trained on.
 
     Parameters
     ----------
     folder
-        What elmo task train --out wrote.
+        Folder that elmo task train --out wrote.
     data
-        Files to measure on.
+        Files to evaluate on.
     model
-        Where the biLM is, if not where it was in training.
+        Path or name of the biLM, if not that of training.
     device
         auto, cpu, cuda, cuda:1, ...
     cache
@@ -96,7 +98,7 @@ def evaluate(
     predictions
         Write all predictions to this file, as JSON lines.
     json
-        Print figures as JSON.
+        Print scores as JSON.
     quiet
         No progress.
     """
@@ -139,18 +141,18 @@ def predict(
     Parameters
     ----------
     folder
-        What elmo task train --out wrote.
+        Folder that elmo task train --out wrote.
     text
         A text; or a file with a text on each line; or - for standard input.
     out
         Write to this file instead of standard output.
     model
-        Where the biLM is, if not where it was in training.
+        Path or name of the biLM, if not that of training.
     device
         auto, cpu, cuda, cuda:1, ...
     tokenizer
-        How texts are split into words, if not as in training; whitespace for texts that are split
-        already.
+        Tokenizer of the texts, if not that of training; whitespace for texts that are already
+        split into words.
     """
     from elmo.tasks.run.trained import TrainedTask
     from elmo.text.files import refuse_to_replace
@@ -172,16 +174,16 @@ def split(
     out: Annotated[Path, Parameter(name="OUT")],
     /,
 ) -> int:
-    """Cut a data set that comes in one piece into train, dev and test.
+    """Split a data set that comes in one piece into train, dev and test.
 
-    The same files give the same parts: what is drawn is drawn with a fixed seed.
+    The same files result in the same parts: sampling has a fixed seed.
 
     Parameters
     ----------
     name
-        Which data set.
+        The data set.
     source
-        Folder with its published files, packed or not.
+        Folder with its published files, compressed or not.
     out
         Folder for the three files.
     """
@@ -193,7 +195,7 @@ def split(
 
 
 def with_config(arguments: list[str]) -> list[str]:
-    """Put the values of `task train --config FILE` among the flags, except those that are given.
+    """Add the values of `task train --config FILE` to the flags, except those that are given.
 
     Args:
         arguments: The command line, the command first.
@@ -208,11 +210,11 @@ def with_config(arguments: list[str]) -> list[str]:
     )
 
 
-def _tell(report: TaskReport, settings: TaskSettings) -> int:
+def _show_report(report: TaskReport, settings: TaskSettings) -> int:
     out = settings.out
     if not report.finished:
         rounds = counted(report.rounds, "round")
-        say(f"interrupted after {rounds}: the same command with --resume goes on")
+        say(f"interrupted after {rounds}: continue with the same command and --resume")
         return STOPPED
     say(
         f"{out}: {counted(report.n_train, 'example')}, {counted(report.rounds, 'round')}, "
@@ -240,7 +242,7 @@ def _show_scores(scores: dict[str, float], as_json: bool) -> None:
 
 
 def _texts(given: str) -> Iterator[str]:
-    """Give the lines of a file or of standard input, or the text itself."""
+    """Yield the lines of a file or of standard input, or the text itself."""
     from elmo.text.files import COMPRESSED, TextFile, is_readable
 
     path = Path(given)
@@ -253,17 +255,12 @@ def _texts(given: str) -> Iterator[str]:
         yield given
 
 
-def _blocks(lines: Iterable[str]) -> Iterator[tuple[int, list[str]]]:
-    """Give lines in lists, each with the number of its first line."""
-    block: list[str] = []
+def _blocks(lines: Iterator[str]) -> Iterator[tuple[int, list[str]]]:
+    """Yield lines in lists, each with the number of its first line."""
     first = 0
-    for number, line in enumerate(lines):
-        block.append(line)
-        if len(block) == _AT_ONCE:
-            yield first, block
-            first, block = number + 1, []
-    if block:
+    while block := list(islice(lines, _AT_ONCE)):
         yield first, block
+        first += len(block)
 
 
 @contextmanager
@@ -271,13 +268,8 @@ def _opened(path: Path | None) -> Iterator[IO[str]]:
     if path is None:
         yield sys.stdout
         return
-    try:
-        with path.open("w", encoding="utf-8") as file:
-            yield file
-    except OSError as error:
-        if isinstance(error, ValueError):  # one of ours
-            raise
-        raise OutputError(f"cannot write {path}: {reason_of(error)}") from None
+    with output_errors(path), path.open("w", encoding="utf-8") as file:
+        yield file
 
 
 def _write(file: IO[str], records: Iterable[dict[str, Any]]) -> None:

@@ -1,9 +1,20 @@
-"""The tasks of the paper, and classification: small models that read ELMo.
+"""The tasks of the paper, and classification: small models on top of ELMo.
 
 from elmo import tasks
 
 classifier = tasks.load("folder")  # what elmo task train --out wrote
 classifier(["A gorgeous film .", "Two hours of nothing ."])  # a record for each
+
+| room or module | what |
+|---|---|
+| `kinds` | the table of tasks |
+| `settings`, `recipe` | the user's choices, and defaults by task |
+| `tag_schemes` | spans of words as tags: IOB, BIOES |
+| `readers` | files of task data -> examples |
+| `features` | words -> vectors |
+| `heads` | the six tasks and their networks |
+| `metrics` | evaluation |
+| `run` | training, trained heads |
 """
 
 from __future__ import annotations
@@ -19,8 +30,8 @@ def load(folder: str | Path, *, model: str | None = None, device: str = "auto") 
     """Load a trained head.
 
     Args:
-        folder: What `elmo task train --out` wrote.
-        model: Where its biLM is, if not where it was in training.
+        folder: Folder that `elmo task train --out` wrote.
+        model: Path or name of its biLM, if not that of training.
         device: Where to compute.
     """
     from elmo.tasks.run.trained import TrainedTask

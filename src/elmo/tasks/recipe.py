@@ -1,6 +1,6 @@
-"""What a task lets people choose: how files are read, and how a model is trained.
+"""Defaults by task: how files are read, and how a model is trained.
 
-Nothing here imports PyTorch, so that help texts come at once.
+Nothing here imports PyTorch, so help texts are printed at once.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from elmo.settings import TokenizerName
 
 @dataclass(frozen=True, kw_only=True)
 class ReadOptions:
-    """How files of examples are read; each task looks at what concerns it."""
+    """How files of examples are read; each task uses what concerns it."""
 
     format: str | None = None
-    """Format of the files; told from names and content if None."""
+    """Format of the files; detected from names and content if None."""
     tokenizer: TokenizerName = "english"
-    """How raw texts are split into words; files of words are left as they are."""
+    """Tokenizer of raw texts; files of words are left as they are."""
     encoding: str = "utf-8"
     """Encoding of the files."""
     text_column: str | None = None
@@ -25,14 +25,14 @@ class ReadOptions:
     label_column: str | None = None
     """Name or number (from 0) of the column or key that holds the label or tag."""
     phrases: bool = False
-    """Whether phrases inside of sentences are examples, too (trees; for training only)."""
+    """Whether phrases within sentences are examples, too (trees; for training only)."""
     max_words: int = 1000
-    """Longer sentences and texts are refused or cut, with a counted warning."""
+    """Longer sentences are left out, longer texts truncated, with a counted warning."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
-    """Sizes of a task's model and how it is trained, by default; a flag of the same name wins."""
+    """Default sizes and training of a task; a flag of the same name takes precedence."""
 
     hidden: int
     """Width of the encoder in one direction."""
@@ -43,13 +43,13 @@ class Recipe:
     batch: int = 32
     """Examples in a batch."""
     epochs: int = 20
-    """Passes over the training data, at most."""
+    """Epochs, at most."""
     min_steps: int = 500
-    """Small training sets are read more often, until there are so many steps."""
+    """Small training sets are read more often, up to this many steps."""
     patience: int = 5
-    """Stop after so many measurements without a better one; 0: never."""
+    """Stop after this many evaluations without an improvement; 0: never."""
     rate: float = 1e-3
-    """Learning rate of Adam at its highest; it rises at the begin and falls to zero at the end."""
+    """Highest learning rate of Adam, after a linear warm-up and before a linear decay."""
     weight_decay: float = 0.0
     """Weight decay of AdamW."""
     clip: float = 5.0
@@ -57,4 +57,4 @@ class Recipe:
     elmo_dropout: float = 0.5
     """Dropout on the mixed layers of ELMo."""
     mix_l2: float = 0.0
-    """Pull of the learned mix towards the average of the layers."""
+    """L2 penalty that pulls the learned mix towards the average of the layers."""

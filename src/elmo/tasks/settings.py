@@ -1,6 +1,6 @@
-"""What users choose when they train a task, as one frozen record: flags, TOML file, `run.json`.
+"""The user's choices for training a task, one frozen dataclass: flags, TOML file, `run.json`.
 
-Nothing here imports PyTorch, so that help texts come at once.
+Nothing here imports PyTorch, so help texts are printed at once.
 """
 
 from __future__ import annotations
@@ -8,20 +8,24 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
 from elmo.errors import ConfigError
 from elmo.runtime.settings_files import changes, check_types, require
 from elmo.settings import DEFAULT_VECTORS, TokenizerName
+from elmo.tasks.kinds import TASKS
 from elmo.tasks.recipe import ReadOptions, Recipe
 
-TaskName = Literal["classify", "tag", "srl", "nli", "qa", "coref"]
+if TYPE_CHECKING:
+    TaskName = str
+else:  # the table of tasks names them once
+    TaskName = Literal[tuple(TASKS)]
 SplitName = Literal["snli", "squad", "litbank_coref", "agnews", "trec"]
-"""Data sets that are cut into parts by `elmo task split`."""
+"""Data sets that `elmo task split` cuts into parts."""
 Features = Literal["glove", "elmo", "glove+elmo", "random", "random+elmo"]
-"""What a word's vector is made of."""
+"""What the vector of a word consists of."""
 ElmoPlace = Literal["input", "output", "both"]
 MixChoice = Literal["learned", "top", "average"] | int
 TaskPrecision = Literal["fp32", "bf16"]
@@ -36,52 +40,52 @@ class TaskSettings:
     """How a task is trained."""
 
     data: Annotated[tuple[Path, ...], _Several] = ()
-    """Files to learn from."""
+    """Training files."""
     dev: Annotated[tuple[Path, ...], _Several] = ()
-    """Files by which the best model is chosen; a part of --data if there are none."""
+    """Files by which the best model is selected; without them, a part of --data is held out."""
     test: Annotated[tuple[Path, ...], _Several] = ()
-    """Files on which the best model is measured in the end."""
+    """Files on which the best model is evaluated at the end."""
     out: Path | None = None
-    """Folder for the trained head, its metrics and what --resume needs."""
+    """Folder for the trained head, its metrics and the snapshot for --resume."""
     resume: bool = False
-    """Go on with the run in --out; start if there is none."""
+    """Continue the run in --out; start one if there is none."""
     overwrite: bool = False
-    """Replace a trained head that is in --out."""
+    """Replace a trained head in --out."""
 
     format: str | None = None
-    """Format of the files; told from their names and content unless given."""
+    """Format of the files; by default detected from their names and content."""
     tokenizer: TokenizerName = "english"
-    """How raw texts are split into words; files of words are left as they are."""
+    """Tokenizer of raw texts; files of words are left as they are."""
     encoding: str = "utf-8"
     """Encoding of the files."""
     text_column: str | None = None
-    """csv, tsv, jsonl: name or number (from 0) of the column of texts, or of several, with commas
-    between them."""
+    """csv, tsv, jsonl: name or number (from 0) of the column of texts, or several, separated by
+    commas."""
     label_column: str | None = None
     """csv, tsv, jsonl, CoNLL: name or number of the column of labels or tags."""
     phrases: bool = False
-    """Learn from the phrases inside of sentences, too (SST trees)."""
+    """Train on the phrases within sentences, too (SST trees)."""
     max_words: int = 1000
-    """Words of a sentence or text at most."""
+    """Words of a sentence or text, at most."""
     share: float = 1.0
-    """Share of the training examples that are used, drawn by --seed."""
+    """Share of the training examples that are used, sampled by --seed."""
     holdout: float = 0.1
-    """Share of --data by which the best model is chosen, if there is no --dev."""
+    """Share of --data that is held out to select the best model, without --dev."""
 
     features: Features = "glove+elmo"
-    """What a word is to the model: static vectors, ELMo, both beside each other; random: vectors
-    learned from nothing."""
+    """Vector of a word: static vectors, ELMo, or both concatenated; random: randomly initialized
+    vectors."""
     elmo_at: ElmoPlace = "input"
-    """Where ELMo comes in: before the encoder, behind it, or both, each with its own mix."""
+    """Where ELMo enters: before the encoder, after it, or both, each with its own mix."""
     mix: MixChoice = "learned"
-    """How layers become one vector: learned weights, the top one, their average, or one by its
-    number."""
+    """How layers become one vector: learned weights, the top layer, the average, or one layer by
+    its number."""
     mix_l2: float | None = None
-    """Pull of the learned mix towards the average; by default by task."""
+    """L2 penalty that pulls the learned mix towards the average; by default by task."""
     elmo_dropout: float | None = None
-    """Dropout on ELMo's vectors; by default by task."""
+    """Dropout on ELMo's vectors; the default depends on the task."""
     finetune_elmo: bool = False
-    """Let the biLM learn, too: slower, nothing is cached."""
+    """Fine-tune the biLM, too: slower, nothing is cached."""
     elmo_rate: float = 1e-4
     """Learning rate of the biLM with --finetune-elmo."""
     model: str | None = None
@@ -89,41 +93,41 @@ class TaskSettings:
     vectors: str = DEFAULT_VECTORS
     """Static vectors: a GloVe or word2vec file (text, .gz, .zip, .bin), or a package's name."""
     tune_vectors: bool = False
-    """Let the static vectors of training words learn, too."""
+    """Fine-tune the static vectors of training words, too."""
     random_dim: int | None = None
     """Width of random vectors; by default that of --vectors."""
 
     hidden: int | None = None
-    """Width of the encoder in one direction; by default by task, as all that follow."""
+    """Width of the encoder in one direction; its default and those of the next flags depend on the
+    task."""
     layers: int | None = None
     """Recurrent layers of the encoder."""
     dropout: float | None = None
-    """Dropout inside of the head."""
+    """Dropout within the head."""
     batch: int | None = None
     """Examples in a batch."""
     epochs: int | None = None
-    """Passes over the training data, at most; unless given, small training sets are read more
-    often, see --min-steps."""
+    """Epochs, at most; unless given, small training sets are read more often, see --min-steps."""
     min_steps: int | None = None
-    """Small training sets are read more often, until there are so many steps; with --epochs, only
-    if this is given, too."""
+    """Small training sets are read more often, up to this many steps; with --epochs, only if this
+    is given, too."""
     patience: int | None = None
-    """Stop after so many measurements without a better one; 0: never."""
+    """Stop after this many evaluations without an improvement; 0: never."""
     rate: float | None = None
-    """Learning rate at its highest."""
+    """Highest learning rate."""
     weight_decay: float | None = None
     """Weight decay."""
     clip: float | None = None
     """Bound on the norm of the gradient."""
 
     seed: int = 0
-    """Decides weights, order, dropout and what is held out."""
+    """Determines weights, order, dropout and what is held out."""
     precision: TaskPrecision = "fp32"
     """bf16: products of the head in bfloat16; for GPUs."""
     device: str = "auto"
     """auto, cpu, cuda, cuda:1, ..."""
     cache: Path | None = None
-    """Folder for the layers of sentences that were embedded; by default the user's cache folder."""
+    """Folder for the layers of embedded sentences; by default the user's cache folder."""
     quiet: bool = False
     """No progress."""
 
@@ -184,23 +188,23 @@ class TaskSettings:
         return "glove" if "glove" in self.features else "random"
 
     def read_options(self) -> ReadOptions:
-        """Give what concerns the reading of files."""
+        """Return what concerns the reading of files."""
         return ReadOptions(**{f.name: getattr(self, f.name) for f in fields(ReadOptions)})
 
     def recipe(self, default: Recipe) -> Recipe:
-        """Give sizes and training of a task: the task's own, except what was given here."""
+        """Return sizes and training of a task: its defaults, except what the user gave."""
         given = {f.name: getattr(self, f.name) for f in fields(Recipe)}
         chosen = {name: value for name, value in given.items() if value is not None}
         if "epochs" in chosen:
-            chosen.setdefault("min_steps", 0)  # who asks for so many passes wants no more
+            chosen.setdefault("min_steps", 0)  # exactly as many epochs as asked for
         return dataclasses.replace(default, **chosen)
 
     def replace(self, **values: Any) -> TaskSettings:
-        """Give a copy with other values for some fields."""
+        """Return a copy with other values for some fields."""
         return dataclasses.replace(self, **values)
 
     def require_same(self, saved: TaskSettings) -> None:
-        """Refuse to go on with a run under other settings than it was started with."""
+        """Refuse to resume a run with other settings than it was started with."""
         for field in fields(self):
             mine, theirs = getattr(self, field.name), getattr(saved, field.name)
             if field.name not in (*_CHANGED_ON_RESUME, "overwrite") and mine != theirs:

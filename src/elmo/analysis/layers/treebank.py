@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -12,13 +12,12 @@ import torch
 from torch import Tensor
 
 from elmo.errors import InputError, MissingFileError
-from elmo.text.files import COMPRESSED, TextFile
+from elmo.text.conllu import read_conllu
+from elmo.text.files import COMPRESSED
 from elmo.text.sentences import Words
 
 Part = Literal["train", "test"]
 
-_COLUMNS = 10
-_FORM, _UPOS = 1, 3
 _UNKNOWN = -1
 """The label of a tag that no training sentence has."""
 
@@ -81,37 +80,11 @@ def read_treebank(folder: Path, part: Part, max_words: int) -> list[TaggedSenten
         part: Which file.
         max_words: About how many words are wanted.
     """
-    sentences = list(parse_conllu(_find(folder, part)))
+    sentences = [
+        TaggedSentence([row.field("form") for row in rows], [row.field("upos") for row in rows])
+        for rows in read_conllu(_find(folder, part))
+    ]
     return _draw(sentences, max_words)
-
-
-def parse_conllu(path: Path) -> Iterator[TaggedSentence]:
-    """Yield the sentences of a CoNLL-U file.
-
-    Words that are written together and split in the annotation (`don't`) come as their parts, and
-    words that are not in the text are left out.
-    """
-    words: list[str] = []
-    tags: list[str] = []
-    with TextFile(path) as lines:
-        for number, line in enumerate(lines, start=1):
-            if line.startswith("#"):
-                continue
-            if line.strip():
-                columns = line.split("\t")
-                if len(columns) != _COLUMNS:
-                    raise InputError(
-                        f"{path}, line {number}: {len(columns)} columns, expected the "
-                        f"{_COLUMNS} of CoNLL-U"
-                    )
-                if columns[0].isdecimal():  # not a range such as 3-4, not an empty node such as 8.1
-                    words.append(columns[_FORM])
-                    tags.append(columns[_UPOS])
-            elif words:
-                yield TaggedSentence(words, tags)
-                words, tags = [], []
-    if words:
-        yield TaggedSentence(words, tags)
 
 
 def _find(folder: Path, part: Part) -> Path:

@@ -1,4 +1,4 @@
-"""Settings -> features: which static vectors, which biLM, how they are joined."""
+"""Settings -> the features of a new model."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from elmo.errors import ConfigError, MissingFileError
 from elmo.hub.names import open_model
 from elmo.model.bilm import BiLM
 from elmo.model.checkpoint import Checkpoint
-from elmo.tasks.features.features import ElmoChoice, WordFeatures
-from elmo.tasks.features.lookup import LayerSource
+from elmo.tasks.features.inputs import CachedLayers
 from elmo.tasks.features.static_words import StaticWords
+from elmo.tasks.features.word_features import ElmoChoice, WordFeatures
 from elmo.tasks.heads.base import Words
 from elmo.tasks.recipe import Recipe
 from elmo.tasks.settings import TaskSettings
@@ -22,13 +22,13 @@ from elmo.text.vector_sources import open_vectors
 
 @dataclass(frozen=True)
 class Assembly:
-    """Features, and where the layers of sentences come from."""
+    """Features, and the source of layers."""
 
     features: WordFeatures
-    source: LayerSource | None
-    """None if there is no ELMo, or if the biLM learns."""
+    source: CachedLayers | None
+    """None without ELMo, or if the biLM is fine-tuned."""
     fingerprint: str | None
-    """Of the biLM as it was before training."""
+    """Of the biLM before training."""
 
 
 def assemble(
@@ -38,14 +38,14 @@ def assemble(
     others: Sequence[Words],
     device: torch.device,
 ) -> Assembly:
-    """Make the features of a new model.
+    """Build the features of a new model.
 
     Args:
-        settings: What the user chose.
+        settings: The user's choices.
         recipe: Sizes and training of the task.
         training: Sentences of the training data.
-        others: Sentences that will be read, too.
-        device: Where layers will be computed.
+        others: Further sentences that will be read.
+        device: Where layers are computed.
     """
     static = _static(settings, training, others)
     if not settings.reads_elmo:
@@ -55,12 +55,12 @@ def assemble(
     if settings.finetune_elmo:
         bilm = BiLM.from_checkpoint(checkpoint)
         return Assembly(WordFeatures(static, choice, bilm), None, checkpoint.fingerprint())
-    source = LayerSource(checkpoint, device, settings.cache, settings.quiet)
+    source = CachedLayers(checkpoint, device, settings.cache, settings.quiet)
     return Assembly(WordFeatures(static, choice), source, source.fingerprint)
 
 
 def elmo_choice(settings: TaskSettings, recipe: Recipe, checkpoint: Checkpoint) -> ElmoChoice:
-    """Say how the layers of a model are used."""
+    """Return how the layers of a model are used."""
     return ElmoChoice(
         n_layers=checkpoint.config.n_layers + 1,
         dim=checkpoint.config.output_dim,

@@ -1,10 +1,10 @@
 """Layers of sentences, computed once: one file a model, half precision, read by memory map.
 
-A sentence is known by a hash of its words, a file by the fingerprint of the model: what was
-embedded for one task, or one share of its data, is there for all others. Beside the file
-`*.layers`, which holds `(n_layers, dim)` float16 values for word after word, stands `*.index`: for
-each sentence its hash, where its words begin and how many there are. Both only grow, the index
-last, under a lock: a run that is killed loses the sentences of one block.
+The key of a sentence is a hash of its words, that of a file the fingerprint of the model: what was
+embedded for one task, or one share of its data, is there for all others. The file `*.layers` holds
+`(n_layers, dim)` float16 values for word after word, and `*.index` for each sentence its hash, its
+first row and its number of words. Both are append-only, the index last, under a lock: a run that is
+killed loses the sentences of one block.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class LayerCache:
     """The layers of sentences under one model.
 
     Args:
-        folder: Where files are; made if it is not there.
+        folder: Folder of the files; created if missing.
         fingerprint: The model's.
         n_layers: Layers of vectors, the context-free one included.
         dim: Width of a vector.
@@ -57,15 +57,15 @@ class LayerCache:
         elmo: Callable[[], ELMo],
         progress: Callable[[int], object] = lambda words: None,
     ) -> int:
-        """Compute the layers of sentences that are not there yet.
+        """Compute the layers of sentences that are not in the cache.
 
         Args:
             sentences: Lists of words.
-            elmo: Gives the model; only called if something is missing.
-            progress: Told how many words were computed.
+            elmo: Returns the model; only called if something is missing.
+            progress: Called with numbers of words that are done.
 
         Returns:
-            How many words were computed.
+            Number of words that were computed.
         """
         missing = self.missing(sentences)
         if not missing:
@@ -85,12 +85,12 @@ class LayerCache:
         return done
 
     def missing(self, sentences: Iterable[Words]) -> list[Words]:
-        """List the sentences that are not there yet, each once."""
+        """Return the sentences that are not in the cache, each once."""
         found = {digest(words): words for words in sentences}
         return [words for key, words in found.items() if key not in self._places]
 
     def place(self, words: Words) -> tuple[int, int]:
-        """Tell where the words of a sentence are: the first, and how many."""
+        """Return the first row of a sentence and its number of words."""
         return self._places[digest(words)]
 
     def rows(self) -> Array:
@@ -104,7 +104,7 @@ class LayerCache:
         return self._mapped
 
     def gather(self, places: Sequence[tuple[int, int]]) -> Array:
-        """Give the layers of sentences, one after another: `(n_words, n_layers, dim)` float16."""
+        """Return the layers of sentences, concatenated: `(n_words, n_layers, dim)` float16."""
         rows = self.rows()
         parts = [rows[start : start + words] for start, words in places]
         if not parts:
@@ -139,7 +139,7 @@ class LayerCache:
         self._read_index()
 
     def _read_index(self) -> None:
-        """Learn what other runs, and this one, have added since the last time."""
+        """Read the records that this run and others have appended since the last time."""
         if not self._index.exists():
             return
         with self._index.open("rb") as file:
@@ -156,7 +156,7 @@ class LayerCache:
 
 
 def digest(words: Words) -> bytes:
-    """Give 16 bytes that stand for a sentence."""
-    spelt = [word.encode("utf-8", "surrogatepass") for word in words]
-    sizes = np.array([len(word) for word in spelt], dtype="<u4").tobytes()
-    return hashlib.blake2b(sizes + b"".join(spelt), digest_size=16).digest()
+    """Return the 16-byte key of a sentence."""
+    encoded = [word.encode("utf-8", "surrogatepass") for word in words]
+    sizes = np.array([len(word) for word in encoded], dtype="<u4").tobytes()
+    return hashlib.blake2b(sizes + b"".join(encoded), digest_size=16).digest()

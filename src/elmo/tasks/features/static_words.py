@@ -1,4 +1,4 @@
-"""Vectors of words without context: from GloVe or word2vec, or learned from nothing."""
+"""Vectors of words without context: from GloVe or word2vec, or randomly initialized."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from elmo.errors import ConfigError
 from elmo.text.vector_sources import VectorSource
 
 UNKNOWN = 0
-"""Row of all words that have no vector: one that is learned."""
+"""Row of all words without a vector; it is learned."""
 _MIN_COUNT = 2
-"""Words that occur less often in the training data teach what an unknown word is, if random."""
+"""Rarer words of the training data train the unknown vector, if vectors are random."""
 
 
 class StaticWords(nn.Module):
     """A table of word vectors.
 
-    A word that the table lacks is looked up in lower case, and if that is not there either gets one
-    vector that all unknown words share, which is learned.
+    A word that is not in the table is looked up in lower case; failing that, it gets a learned
+    vector that all unknown words share.
 
     Args:
         words: The words of the rows from 1 on.
         vectors: Their vectors, `(len(words), dim)`.
-        learned: Whether the vectors learn with the task.
-        source: Where vectors of further words are, if there are any.
+        learned: Whether the vectors are trained with the task.
+        source: Where vectors of further words are, if anywhere.
     """
 
     table: Tensor
@@ -54,7 +54,7 @@ class StaticWords(nn.Module):
 
     @classmethod
     def from_source(cls, source: VectorSource, words: Iterable[str], learned: bool) -> Self:
-        """Start with the vectors that a file or package has of some words."""
+        """Build a table from the vectors that a file or package has of some words."""
         wanted = sorted(_spellings(words))
         read = source.read(wanted)
         table = cls(
@@ -65,7 +65,7 @@ class StaticWords(nn.Module):
 
     @classmethod
     def random(cls, sentences: Iterable[Sequence[str]], dim: int) -> Self:
-        """Start with random vectors of the words that occur more than once."""
+        """Build a table of random vectors of the words that occur more than once."""
         counts = Counter(word for words in sentences for word in words)
         kept = sorted(word for word, count in counts.items() if count >= _MIN_COUNT)
         if not kept:
@@ -86,7 +86,7 @@ class StaticWords(nn.Module):
         return list(self.rows)
 
     def add(self, words: Iterable[str]) -> None:
-        """Look further words up where the vectors come from; learned ones stay as they are."""
+        """Look up further words in the source; rows that exist keep their values."""
         if self.source is None:
             return
         new = sorted(_spellings(words) - self._looked_up)
@@ -104,11 +104,11 @@ class StaticWords(nn.Module):
             self.rows[word] = len(self.rows) + 1
 
     def row(self, word: str) -> int:
-        """Give the row of a word, `UNKNOWN` if it has none."""
+        """Return the row of a word, `UNKNOWN` if it has none."""
         return self.rows.get(word) or self.rows.get(word.lower(), UNKNOWN)
 
     def forward(self, rows: Tensor) -> Tensor:
-        """Give vectors `(n, dim)` of rows `(n,)`."""
+        """Return vectors `(n, dim)` of rows `(n,)`."""
         known = (rows != UNKNOWN).unsqueeze(1)
         if not len(self.table):
             return self.unknown.expand(len(rows), -1)

@@ -1,4 +1,4 @@
-"""Attention between padded sequences; what is no word is neither attended to nor attends."""
+"""Attention between padded sequences, masked at padding."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from torch import Tensor, nn
 
 
 def masked_softmax(scores: Tensor, mask: Tensor, dim: int = -1) -> Tensor:
-    """Give the softmax over places that count; zeros elsewhere, and where no place counts.
+    """Return the softmax over unmasked positions; zeros elsewhere, and where all are masked.
 
     Args:
         scores: Any shape.
-        mask: True where a place counts; the shape of `scores`, or one that broadcasts to it.
-        dim: The axis whose values sum up to 1.
+        mask: True at positions that count; the shape of `scores`, or one that broadcasts to it.
+        dim: The axis whose values sum to 1.
     """
     scores = scores.float()
     lowest = torch.finfo(scores.dtype).min
@@ -20,10 +20,10 @@ def masked_softmax(scores: Tensor, mask: Tensor, dim: int = -1) -> Tensor:
 
 
 def attend(scores: Tensor, mask: Tensor, vectors: Tensor) -> Tensor:
-    """Give for each query the vectors it attends to, weighted.
+    """Return for each query the weighted sum of the vectors it attends to.
 
     Args:
-        scores: Likeness of queries and vectors, `(batch, queries, time)`.
+        scores: Similarity of queries and vectors, `(batch, queries, time)`.
         mask: True where a vector may be attended to, `(batch, time)`, or `(batch, queries, time)`.
         vectors: Shape `(batch, time, dim)`.
 
@@ -36,9 +36,9 @@ def attend(scores: Tensor, mask: Tensor, vectors: Tensor) -> Tensor:
 
 
 class TrilinearScores(nn.Module):
-    """Likeness of two vectors by three learned weightings (Seo et al. 2017): u a + v b + w (a * b).
+    """Trilinear similarity of two vectors (Seo et al. 2017): u a + v b + w (a * b).
 
-    No vector of a pair is ever laid out: pairs cost one number each.
+    No vector of a pair is ever materialized: a pair costs one number.
 
     Args:
         dim: Width of the vectors.
@@ -48,8 +48,8 @@ class TrilinearScores(nn.Module):
         super().__init__()
         self.first = nn.Linear(dim, 1, bias=False)
         self.second = nn.Linear(dim, 1, bias=False)
-        # At first the likeness of words as they are: the same word in question and text is found
-        # before anything is learned.
+        # Initially the dot product: the same word in question and text is found before anything is
+        # learned.
         self.product = nn.Parameter(torch.full((dim,), dim**-0.5))
 
     def forward(self, first: Tensor, second: Tensor) -> Tensor:

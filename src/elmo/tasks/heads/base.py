@@ -1,28 +1,28 @@
-"""What a task is: the contract between the loop that trains and the six small models.
+"""What a task is: the contract between the training loop and the heads.
 
-A *task* knows the data: how examples are read, which sentences of them are embedded, how they
-become tensors, how predictions are measured and shown. Its *head* is the network: it gets the
-vectors of words, and gives a loss or predictions. Neither knows where vectors come from:
+A *task* knows the data: how examples are read, which of their sentences are embedded, how they
+become tensors, how predictions are evaluated and rendered. Its *head* is the network: it receives
+the vectors of words and returns a loss or predictions. Neither knows where vectors come from:
 `WordVectors` holds them without padding, one row a word, the sentences of all examples of the batch
-one after another; a `Layout` says how rows become a padded batch.
+one after another; a `Layout` describes how rows become a padded batch.
 
 A task is a frozen dataclass. Its fields (the labels, say) are what must be known of the training
 data to use the head later; they are written to `config.json` with `dataclasses.asdict`, and
-`Class(**fields)` makes the task again, so that they must be values that JSON can hold (lists come
-back where tuples were: normalise in `__post_init__`).
+`Class(**fields)` restores the task, so they must be values that JSON can hold, or tuples of them.
 
-Examples are frozen dataclasses of the reader's module. Each has a field `place: str`, which says
-file and line for messages (`"train.txt, line 7"`), empty for examples made from raw text.
+Examples are frozen dataclasses. Each has a field `place: str`, file and line for messages
+(`"train.txt, line 7"`), empty for examples made from raw text.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import json
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import accumulate
+from itertools import accumulate, chain
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
@@ -30,7 +30,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from elmo.errors import InputError
 from elmo.tasks.recipe import ReadOptions, Recipe
+from elmo.text.files import get_tokenizer
 
 Words = list[str]
 
@@ -45,34 +47,34 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class FeatureDims:
-    """Widths of the vectors that a head gets."""
+    """Widths of the vectors that a head receives."""
 
     input: int
-    """Of what goes into the encoder."""
+    """Input of the encoder."""
     output: int = 0
-    """Of what stands beside the encoder's output; 0 for nothing."""
+    """Concatenated to the encoder's output; 0 for nothing."""
 
 
 @dataclass(frozen=True)
 class Layout:
-    """Where the words of sentences are among the rows of a batch, as padded sentences."""
+    """How the rows of a batch become padded sentences."""
 
     index: Tensor
-    """Rows, int64 of shape `(sentences, time)`; 0 where there is no word."""
+    """Rows, int64 `(sentences, time)`; 0 at padding."""
     mask: Tensor
-    """True where there is a word, `(sentences, time)`."""
+    """True at words, `(sentences, time)`."""
     places: Tensor
-    """Where words are when sentences stand one after another, int64 `(words,)`."""
+    """Positions of the words in the flattened sentences, int64 `(words,)`."""
     sizes: tuple[int, ...]
-    """Words of each sentence; known without waiting for a GPU."""
+    """Words of each sentence; known without synchronizing with a GPU."""
 
     @classmethod
     def of(cls, lengths: Sequence[int], chosen: Sequence[int] | None = None) -> Self:
         """Lay sentences out.
 
         Args:
-            lengths: Words of every sentence of the batch, in their order.
-            chosen: Numbers of the sentences that are wanted; all of them by default.
+            lengths: Words of every sentence of the batch, in order.
+            chosen: Numbers of the sentences in the layout; all by default.
         """
         starts = [0, *accumulate(lengths)]
         numbers = range(len(lengths)) if chosen is None else chosen
@@ -80,25 +82,23 @@ class Layout:
         first = np.array([starts[k] for k in numbers], dtype=np.int64).reshape(-1, 1)
         steps = np.arange(max(1, int(sizes.max(initial=0))), dtype=np.int64).reshape(1, -1)
         mask = steps < sizes
-        index = np.where(mask, first + steps, 0)
-        places = np.flatnonzero(mask)
         return cls(
-            torch.from_numpy(index),
+            torch.from_numpy(np.where(mask, first + steps, 0)),
             torch.from_numpy(mask),
-            torch.from_numpy(places),
+            torch.from_numpy(np.flatnonzero(mask)),
             tuple(lengths[k] for k in numbers),
         )
 
     @cached_property
-    def turned(self) -> Tensor:
-        """Places `(sentences, time)` that turn each sentence round and leave the padding."""
+    def reversal(self) -> Tensor:
+        """Indices `(sentences, time)` that reverse each sentence and leave its padding."""
         steps = torch.arange(self.mask.shape[1], device=self.mask.device).expand(self.mask.shape)
         mirrored = self.mask.sum(dim=1, keepdim=True) - 1 - steps
         return torch.where(self.mask, mirrored, steps)
 
     @cached_property
     def reading_order(self) -> tuple[Tensor, Tensor]:
-        """Say how words go to the order in which two directions read them, and how they come back.
+        """Indices to the order in which two directions read words, and back.
 
         Returns:
             Which row of `(sentences * time)` is read, `(2, time, sentences)`, and which row of
@@ -107,23 +107,23 @@ class Layout:
         sentences, time = self.mask.shape
         device = self.mask.device
         plain = torch.arange(time, device=device).expand(sentences, time)
-        steps = torch.stack([plain, self.turned])  # a way there that is also the way back
+        steps = torch.stack([plain, self.reversal])  # each is its own inverse
         sentence = torch.arange(sentences, device=device).unsqueeze(1)
         side = torch.arange(2, device=device).view(2, 1, 1)
-        there = (steps + sentence * time).transpose(1, 2)
-        back = ((steps + side * time) * sentences + sentence).permute(1, 2, 0)
-        return there.contiguous(), back.contiguous()
+        gather = (steps + sentence * time).transpose(1, 2)
+        scatter = ((steps + side * time) * sentences + sentence).permute(1, 2, 0)
+        return gather.contiguous(), scatter.contiguous()
 
     def pad(self, rows: Tensor) -> Tensor:
-        """Take rows `(n_words, dim)` to their places: `(sentences, time, dim)`, zero elsewhere."""
+        """Pad rows `(n_words, dim)` to `(sentences, time, dim)`, zero at padding."""
         if not len(rows):
             return rows.new_zeros(*self.index.shape, rows.shape[1])
-        # On a GPU, the way back through rows[index] would sort.
+        # On a GPU, the backward pass of rows[index] would sort.
         padded = rows.index_select(0, self.index.flatten())
         return padded.view(*self.index.shape, rows.shape[1]) * self.mask.unsqueeze(-1)
 
     def unpad(self, padded: Tensor) -> Tensor:
-        """Take words out of `(sentences, time, ...)`, sentence by sentence: `(words, ...)`."""
+        """Select the words of `(sentences, time, ...)`, sentence by sentence: `(words, ...)`."""
         return padded.flatten(0, 1).index_select(0, self.places)
 
 
@@ -132,18 +132,18 @@ class PaddedWords:
     """Vectors of the words of sentences, padded."""
 
     input: Tensor
-    """What goes into the encoder, `(sentences, time, dims.input)`; zero where there is no word."""
+    """Input of the encoder, `(sentences, time, dims.input)`; zero at padding."""
     output: Tensor | None
-    """What stands beside the encoder's output, `(sentences, time, dims.output)`."""
+    """For the encoder's output, `(sentences, time, dims.output)`."""
     layout: Layout
 
     @property
     def mask(self) -> Tensor:
-        """True where there is a word, `(sentences, time)`."""
+        """True at words, `(sentences, time)`."""
         return self.layout.mask
 
-    def beside(self, encoded: Tensor) -> Tensor:
-        """Put the vectors for the output beside `encoded (sentences, time, dim)`, if there are any.
+    def join(self, encoded: Tensor) -> Tensor:
+        """Concatenate `encoded (sentences, time, dim)` with the vectors for the output, if any.
 
         Returns:
             `(sentences, time, dim + dims.output)`.
@@ -156,12 +156,12 @@ class WordVectors:
     """Vectors of all words of a batch, one row a word, sentence after sentence."""
 
     input: Tensor
-    """What goes into the encoder, `(n_words, dims.input)`."""
+    """Input of the encoder, `(n_words, dims.input)`."""
     output: Tensor | None = None
-    """What stands beside the encoder's output, `(n_words, dims.output)`; None if there is none."""
+    """Concatenated to the encoder's output, `(n_words, dims.output)`; None for nothing."""
 
     def padded(self, layout: Layout) -> PaddedWords:
-        """Give sentences as a padded batch."""
+        """Return sentences as a padded batch."""
         output = None if self.output is None else layout.pad(self.output)
         return PaddedWords(layout.pad(self.input), output, layout)
 
@@ -171,22 +171,29 @@ class Head(nn.Module, ABC, Generic[B, P]):
 
     @abstractmethod
     def loss(self, words: WordVectors, batch: B) -> Tensor:
-        """Give the mean loss of a batch of training examples, shape `()`."""
+        """Return the mean loss of a batch of training examples, shape `()`."""
 
     @abstractmethod
     def predict(self, words: WordVectors, batch: B) -> list[P]:
-        """Give a prediction for each example, in order; called without gradients, in eval mode."""
+        """Return one prediction per example, in order; called without gradients, in eval mode."""
 
 
+@dataclass(frozen=True)
 class Task(ABC, Generic[E, B, P]):
     """What is known about a task and its training data; subclasses are frozen dataclasses."""
 
     name: ClassVar[str]
-    """As on the command line."""
+    """As in `elmo.tasks.kinds.TASKS`."""
     metric: ClassVar[str]
-    """The key of `evaluate` that decides which model is best; higher is better."""
+    """The key of `evaluate` by which the best model is selected; higher is better."""
     recipe: ClassVar[Recipe]
-    """Sizes and training, unless flags say otherwise."""
+    """Sizes and training, unless flags change them."""
+
+    def __post_init__(self) -> None:
+        for field in dataclasses.fields(self):  # JSON has lists where tuples were
+            value = getattr(self, field.name)
+            if isinstance(value, list):
+                object.__setattr__(self, field.name, tuple(value))
 
     @classmethod
     @abstractmethod
@@ -196,46 +203,75 @@ class Task(ABC, Generic[E, B, P]):
     @classmethod
     @abstractmethod
     def from_examples(cls, examples: Sequence[E], options: ReadOptions) -> Self:
-        """Learn what must be known of the training data, such as its labels."""
+        """Collect what must be known of the training data, such as its labels."""
 
     @abstractmethod
     def sentences(self, example: E) -> list[Words]:
-        """Give the sentences of an example that are embedded; as many as the task likes."""
+        """Return the sentences of an example that are embedded, any number of them."""
 
     @abstractmethod
     def build(self, dims: FeatureDims, recipe: Recipe) -> Head[B, P]:
-        """Make the network, with random weights from PyTorch's generator."""
+        """Build the network, with random weights from PyTorch's generator."""
 
     @abstractmethod
     def collate(self, examples: Sequence[E]) -> B:
-        """Make a batch on the CPU, without vectors of words.
+        """Return a batch on the CPU, without vectors of words.
 
-        Row k of `WordVectors` is word k of `sentences(example)` of all examples in their order.
-        Examples may lack labels (raw text): then what only `loss` reads may be anything.
+        Row k of `WordVectors` is word k of `sentences(example)` of all examples in order. Examples
+        may lack labels (raw text): then what only `loss` reads may be anything.
         """
 
     @abstractmethod
     def evaluate(self, examples: Sequence[E], predictions: Sequence[P]) -> dict[str, float]:
-        """Measure predictions; shares are from 0 to 1, the value of `metric` among them."""
+        """Return scores of predictions, from 0 to 1, the value of `metric` among them."""
 
     @abstractmethod
     def parse(self, text: str, options: ReadOptions) -> list[E]:
-        """Make examples without labels of a raw text, one line of a file or of a call."""
+        """Return examples without labels from a raw text, one line of a file or of a call."""
 
     @abstractmethod
     def render(self, example: E, prediction: P) -> dict[str, Any]:
-        """Show a prediction as a record for JSON lines; the words or the text are part of it."""
+        """Return a prediction as a record for JSON lines, with the words or the text."""
 
     def check(self, examples: Sequence[E]) -> None:
-        """Refuse examples for measuring that this task cannot know, such as unknown labels.
+        """Refuse examples that this task cannot evaluate, such as those with unknown labels.
 
         Raises `InputError` with the place, or warns with a count. By default all are accepted.
         """
         del examples
 
 
+def tokenized(text: str, options: ReadOptions) -> Words:
+    """Split a raw text into the words of all its sentences."""
+    return list(chain.from_iterable(get_tokenizer(options.tokenizer).sentences(text)))
+
+
+def text_pair(text: str, keys: tuple[str, str], names: str, max_tabs: int = -1) -> tuple[str, str]:
+    """Split two texts that are given as one: with a tab between them, or as a JSON object.
+
+    Args:
+        text: A raw text.
+        keys: Keys of the JSON object.
+        names: The two texts in a message.
+        max_tabs: Further tabs belong to the second text; by default they are an error.
+    """
+    parts: Sequence[Any] = text.strip("\r\n").split("\t", max_tabs)
+    if text.lstrip().startswith("{"):
+        try:
+            record = json.loads(text)
+        except json.JSONDecodeError:
+            record = {}
+        parts = [record.get(key) for key in keys]
+    if len(parts) != 2 or not all(isinstance(part, str) and part.strip() for part in parts):
+        raise InputError(
+            f"received {text[:60]!r}, expected {names} with a tab between them, or a JSON object "
+            f"with {keys[0]} and {keys[1]}"
+        )
+    return parts[0], parts[1]
+
+
 def send(batch: T, device: torch.device) -> T:
-    """Put the tensors of a batch, of its layouts and of its tuples on a device."""
+    """Copy the tensors of a batch, of its layouts and of its tuples to a device."""
     if isinstance(batch, Tensor):
         if device.type == "cuda":
             return batch.pin_memory().to(device, non_blocking=True)  # type: ignore[return-value]

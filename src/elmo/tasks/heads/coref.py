@@ -1,21 +1,20 @@
-"""Coreference: which pieces of a document mean the same.
+"""Coreference resolution: which spans of a document refer to the same entity.
 
-Span ranking, end to end (Lee et al. 2017), with the pruning of its successor (Lee et al. 2018):
+End-to-end span ranking (Lee et al. 2017), with the pruning of its successor (Lee et al. 2018):
 
-* each sentence -> biLSTM, with sequence dropout before it;
+* each sentence -> biLSTM, with variational dropout before it;
 * every span of up to `LONGEST_MENTION` words is represented by its first word, its last word, its
   words weighted by learned attention (which tends to find the head), and its width;
-* a score says how likely each is a mention; the best `SPANS_A_WORD` a word are kept;
-* each kept span looks at the kept spans before it, a cheap score leaves `ANTECEDENTS` of them, and
-  a network scores these by both representations, their product and their distance;
-* a span goes with its best antecedent, or with none if no score is above 0.
+* a score ranks them as mentions; the best `SPANS_A_WORD` per word are kept;
+* for each kept span, a cheap score selects `ANTECEDENTS` of the kept spans before it, and a network
+  scores these by both representations, their product and their distance;
+* a span is linked to its best antecedent, or to none if no score is above 0.
 
-Training maximises the probability that a span goes with any right antecedent. Where the training
-documents have clusters of one mention (LitBank has, OntoNotes has not), the score of mentions also
-learns to be above 0 for mentions alone, and mentions that go with nothing are predicted as
-singletons.
+Training maximizes the marginal probability of the correct antecedents. Where the training documents
+have clusters of one mention (LitBank has, OntoNotes has not), the score of mentions also learns to
+be above 0 for mentions only, and mentions without a link are predicted as singletons.
 
-Vectors for the output stand beside the biLSTM's output.
+Vectors for the output join the biLSTM's output.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ from torch import Tensor, nn
 from elmo.errors import InputError
 from elmo.tasks.heads.base import FeatureDims, Head, Layout, Task, Words, WordVectors
 from elmo.tasks.heads.encoders import BiLstm
-from elmo.tasks.heads.span_candidates import candidate_spans, cluster_numbers, tell_of_long_mentions
+from elmo.tasks.heads.span_candidates import candidate_spans, cluster_numbers, warn_of_long_mentions
 from elmo.tasks.heads.span_scores import (
     Antecedents,
     AntecedentScorer,
@@ -41,7 +40,12 @@ from elmo.tasks.heads.span_scores import (
     antecedent_loss,
     best_antecedents,
 )
-from elmo.tasks.metrics.clusters import average_f1, coreference_scores, without_singletons
+from elmo.tasks.metrics.clusters import (
+    assignment_solver,
+    average_f1,
+    coreference_scores,
+    without_singletons,
+)
 from elmo.tasks.readers.examples import Document, Span
 from elmo.tasks.readers.formats import read_documents
 from elmo.tasks.recipe import ReadOptions, Recipe
@@ -52,14 +56,14 @@ LONGEST_MENTION = 12
 SPANS_A_WORD = 0.35
 """Spans that are kept for each word of a document."""
 LEAST_SPANS = 20
-"""Spans that are kept of the shortest text, if it has so many."""
+"""Spans that are kept of the shortest text, if it has as many."""
 ANTECEDENTS = 50
 """Antecedents that are scored for each span."""
 TRAINED_WORDS = 3000
-"""Of longer documents, training reads so many consecutive words, others each time."""
+"""Of longer documents, training reads this many consecutive words, drawn anew each time."""
 
 _RARE = -4.0
-"""Log-odds of a span to be a mention: one in fifty."""
+"""Initial log-odds of a span to be a mention: one in fifty."""
 
 Clusters = list[list[Span]]
 
@@ -71,8 +75,8 @@ class CorefBatch:
     layout: Layout
     """All sentences of all documents."""
     spans: Tensor
-    """First words, words behind the last, and numbers of sentences, `(3, spans)`, of each document
-    counted on its own."""
+    """First words, words after the last, and numbers of sentences, counted within each document,
+    `(3, spans)`."""
     clusters: Tensor
     """Numbers of the spans' clusters, from 1, `(spans,)`; 0 for none."""
     sizes: tuple[tuple[int, int], ...]
@@ -85,7 +89,7 @@ class SpanRanker(Head[CorefBatch, Clusters]):
     Args:
         dims: Widths of the words' vectors.
         recipe: Sizes.
-        singletons: Whether mentions that go with nothing are learned and predicted.
+        singletons: Whether mentions without a link are learned and predicted.
     """
 
     def __init__(self, dims: FeatureDims, recipe: Recipe, singletons: bool) -> None:
@@ -96,29 +100,29 @@ class SpanRanker(Head[CorefBatch, Clusters]):
         self.spans = SpanEncoder(
             width, dims.input, hidden=recipe.hidden, longest=LONGEST_MENTION, dropout=recipe.dropout
         )
-        if singletons:  # few spans are mentions; this much is known before training
+        if singletons:  # few spans are mentions
             nn.init.constant_(self.spans.output.bias, _RARE)
         self.antecedents = AntecedentScorer(
             self.spans.output_dim, hidden=recipe.hidden, dropout=recipe.dropout
         )
 
     def loss(self, words: WordVectors, batch: CorefBatch) -> Tensor:
-        """Give the mean over documents of the loss a mention, shape `()`."""
+        """Return the mean over documents of the loss per mention, shape `()`."""
         losses = []
         for document in self._documents(words, batch):
             if len(document.encoded) > TRAINED_WORDS:
-                document = document.some_sentences(TRAINED_WORDS)
+                document = document.random_window(TRAINED_WORDS)
             losses.append(self._document_loss(document))
         return torch.stack(losses).mean()
 
     def predict(self, words: WordVectors, batch: CorefBatch) -> list[Clusters]:
-        """Give the clusters of each document, mentions and clusters in the order of the text."""
+        """Return the clusters of each document, mentions and clusters in the order of the text."""
         return [self._clusters(document) for document in self._documents(words, batch)]
 
     def _documents(self, words: WordVectors, batch: CorefBatch) -> list[_EncodedDocument]:
-        """Read sentences, and put each document together again."""
+        """Encode sentences, and join those of each document."""
         padded = words.padded(batch.layout)
-        encoded = padded.beside(self.encoder(padded.input, padded.layout))
+        encoded = padded.join(self.encoder(padded.input, padded.layout))
         rows = batch.layout.unpad(encoded), batch.layout.unpad(padded.input)
         n_words, n_spans = ([size[k] for size in batch.sizes] for k in (0, 1))
         parts = zip(
@@ -131,7 +135,7 @@ class SpanRanker(Head[CorefBatch, Clusters]):
         return [_EncodedDocument(*part) for part in parts]
 
     def _ranked(self, document: _EncodedDocument) -> tuple[Tensor, Tensor, Antecedents]:
-        """Score the spans of a document as mentions, keep the best, and score their antecedents.
+        """Score the spans of a document as mentions, prune them, and score their antecedents.
 
         Returns:
             Scores of all spans `(spans,)`, numbers of the kept ones in order `(kept,)`, and their
@@ -144,7 +148,7 @@ class SpanRanker(Head[CorefBatch, Clusters]):
         n_kept = min(len(scores), wanted)
         kept = scores.detach().topk(n_kept).indices.sort().values
         vectors = self.spans.vectors(read, spans[:, kept])
-        # As log-probabilities, mentions do not go together just because they are mentions.
+        # Log-probabilities are at most 0: being mentions does not by itself link two spans.
         return scores, kept, self.antecedents(vectors, F.logsigmoid(scores[kept]), ANTECEDENTS)
 
     def _document_loss(self, document: _EncodedDocument) -> Tensor:
@@ -176,14 +180,14 @@ class _EncodedDocument:
     encoded: Tensor
     """Words, `(words, width)`."""
     given: Tensor
-    """What the biLSTM read, `(words, dims.input)`."""
+    """Input of the biLSTM, `(words, dims.input)`."""
     spans: Tensor
     """See `CorefBatch.spans`."""
     clusters: Tensor
     """See `CorefBatch.clusters`."""
 
-    def some_sentences(self, words: int) -> _EncodedDocument:
-        """Give the spans of some sentences that follow one another, drawn at random."""
+    def random_window(self, words: int) -> _EncodedDocument:
+        """Return a random window of consecutive words, with the spans in it."""
         latest = len(self.encoded) - words
         first = int(torch.randint(latest + 1, ()))
         inside = (self.spans[0] >= first) & (self.spans[1] <= first + words)
@@ -194,15 +198,15 @@ class _EncodedDocument:
 
 
 def grouped(spans: Sequence[Span], antecedents: Sequence[int], alone: Sequence[bool]) -> Clusters:
-    """Put spans that go with one another into clusters.
+    """Group linked spans into clusters.
 
     Args:
         spans: In the order of the text.
-        antecedents: For each span the number of an earlier one; -1 for none.
-        alone: Whether a span that goes with no other is a cluster of its own.
+        antecedents: For each span the number of an earlier span; -1 for none.
+        alone: Whether a span without a link is a cluster of its own.
 
     Returns:
-        Clusters in the order of their first mentions.
+        Clusters, ordered by first mention.
     """
     cluster_of = list(range(len(spans)))  # the number of its first mention
     members: dict[int, list[Span]] = {}
@@ -233,28 +237,29 @@ class Coref(Task[Document, CorefBatch, Clusters]):
 
     @classmethod
     def from_examples(cls, examples: Sequence[Document], options: ReadOptions) -> Self:
-        """Learn whether there are singletons."""
+        """Detect whether there are singletons."""
         del options
         clusters = [mentions for e in examples for mentions in e.clusters or []]
         if not any(len(mentions) > 1 for mentions in clusters):
-            raise InputError("no training document has two mentions that mean the same")
-        tell_of_long_mentions(examples, LONGEST_MENTION)
+            raise InputError("no training document has two mentions of the same entity")
+        warn_of_long_mentions(examples, LONGEST_MENTION)
         return cls(singletons=any(len(mentions) == 1 for mentions in clusters))
 
     def check(self, examples: Sequence[Document]) -> None:
-        """Warn of mentions that are too long to be found."""
-        tell_of_long_mentions(examples, LONGEST_MENTION)
+        """Warn of mentions that are too long to be found; require SciPy."""
+        assignment_solver()  # now, and not after the first epoch
+        warn_of_long_mentions(examples, LONGEST_MENTION)
 
     def sentences(self, example: Document) -> list[Words]:
-        """Give the sentences of the document."""
+        """Return the sentences of the document."""
         return example.sentences
 
     def build(self, dims: FeatureDims, recipe: Recipe) -> SpanRanker:
-        """Make the network."""
+        """Build the network."""
         return SpanRanker(dims, recipe, self.singletons)
 
     def collate(self, examples: Sequence[Document]) -> CorefBatch:
-        """Make a batch."""
+        """Return a batch."""
         lengths = [[len(words) for words in e.sentences] for e in examples]
         spans = [candidate_spans(own, LONGEST_MENTION) for own in lengths]
         clusters = [
@@ -271,7 +276,7 @@ class Coref(Task[Document, CorefBatch, Clusters]):
     def evaluate(
         self, examples: Sequence[Document], predictions: Sequence[Clusters]
     ) -> dict[str, float]:
-        """Give MUC, B3, CEAFe and their average, with singletons as annotated, and without."""
+        """Return F1 of MUC, B3 and CEAFe, and their average as annotated and without singletons."""
         gold = [example.clusters or [] for example in examples]
         scores = coreference_scores(gold, predictions)
         linked = coreference_scores(
@@ -293,7 +298,7 @@ class Coref(Task[Document, CorefBatch, Clusters]):
         return [Document([words for words in sentences if words] or [[]])]
 
     def render(self, example: Document, prediction: Clusters) -> dict[str, Any]:
-        """Show the sentences, and each mention with its words, counted over the document."""
+        """Return the sentences, and each mention with its words, counted over the document."""
         words = [word for sentence in example.sentences for word in sentence]
         clusters = [
             [

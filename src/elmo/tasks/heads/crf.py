@@ -1,4 +1,4 @@
-"""Sequences of tags: which may follow which, the best one (Viterbi), and a linear-chain CRF.
+"""Sequences of tags: allowed transitions, Viterbi decoding, and a linear-chain CRF.
 
 All tables are for tags in a fixed order: `transitions[i, j]` for j right after i, `start[i]` and
 `end[i]` for the first and the last word.
@@ -12,15 +12,15 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from elmo.tasks.heads.tag_schemes import OUTSIDE, Scheme, split_tag
+from elmo.tasks.tag_schemes import OUTSIDE, Scheme, split_tag
 
 FORBIDDEN = -1e4
-"""Score of what must not be: nothing outweighs it, and it is finite, so that gradients are, too."""
+"""Score of a forbidden transition: nothing outweighs it, and gradients stay finite."""
 
 
 @dataclass(frozen=True)
 class TagRules:
-    """Which tags may begin, follow each other and end, as tables of True and False."""
+    """Which tags may begin, follow each other and end; True where allowed."""
 
     transitions: Tensor
     """`(tags, tags)`."""
@@ -31,12 +31,12 @@ class TagRules:
 
 
 def tag_rules(tags: Sequence[str], scheme: Scheme) -> TagRules:
-    """Give the rules of a scheme.
+    """Return the rules of a scheme.
 
     Args:
         tags: All tags.
-        scheme: `iob2`, `bioes` (BILOU letters will do), or `labels`, where all is allowed. In
-            `iob1` nothing is forbidden but a begin where no span of that type ended.
+        scheme: `iob2`, `bioes` (also in BILOU letters), or `labels`, where all is allowed. In
+            `iob1` only a `B` where no span of that type ended is forbidden.
     """
     n = len(tags)
     if scheme == "labels":
@@ -71,43 +71,43 @@ def _follows_bioes(first: str, second: str) -> bool:
 def viterbi(
     scores: Tensor, mask: Tensor, transitions: Tensor, start: Tensor, end: Tensor
 ) -> list[list[int]]:
-    """Find the best sequence of tags of each sentence.
+    """Return the sequence of tags with the highest score for each sentence.
 
     Args:
-        scores: Of each tag at each word, `(sentences, time, tags)`.
-        mask: True where there is a word, `(sentences, time)`.
+        scores: Scores of tags, `(sentences, time, tags)`.
+        mask: True at words, `(sentences, time)`.
         transitions: Scores of pairs, `(tags, tags)`.
         start: Scores at the first word, `(tags,)`.
         end: Scores at the last word, `(tags,)`.
 
     Returns:
-        For each sentence a tag for each of its words; the first one where several are as good.
+        For each sentence a tag for each of its words; the first of equally good ones.
     """
     lengths = mask.sum(dim=1)
     best = scores[:, 0] + start
-    came_from: list[Tensor] = []
+    backpointers: list[Tensor] = []
     for step in range(1, scores.shape[1]):
         highest, before = (best.unsqueeze(2) + transitions).max(dim=1)
         here = mask[:, step].unsqueeze(1)
         best = torch.where(here, highest + scores[:, step], best)
-        came_from.append(before)
+        backpointers.append(before)
     last = (best + end).argmax(dim=1).tolist()
-    backwards = torch.stack(came_from, dim=1).cpu().numpy() if came_from else None
+    pointers = torch.stack(backpointers, dim=1).cpu().numpy() if backpointers else None
     paths = []
     for number, (length, tag) in enumerate(zip(lengths.tolist(), last, strict=True)):
         path = [tag] * min(1, length)
         for step in range(length - 2, -1, -1):
-            assert backwards is not None
-            path.append(int(backwards[number, step, path[-1]]))
+            assert pointers is not None
+            path.append(int(pointers[number, step, path[-1]]))
         paths.append(path[::-1])
     return paths
 
 
 class Crf(nn.Module):
-    """Linear-chain conditional random field (Lafferty et al. 2001) that keeps to rules.
+    """Linear-chain conditional random field (Lafferty et al. 2001) with constraints.
 
     Args:
-        rules: What may follow what; the rest never happens, in training as in prediction.
+        rules: Allowed transitions; others have no probability, in training and in prediction.
     """
 
     def __init__(self, rules: TagRules) -> None:
@@ -120,7 +120,7 @@ class Crf(nn.Module):
             self.register_buffer(f"_no_{name}", ~getattr(rules, name), persistent=False)
 
     def tables(self) -> tuple[Tensor, Tensor, Tensor]:
-        """Give transitions, start and end with what is forbidden at `FORBIDDEN`."""
+        """Return transitions, start and end, `FORBIDDEN` where they are not allowed."""
         names = ("transitions", "start", "end")
         transitions, start, end = (
             getattr(self, name).masked_fill(getattr(self, f"_no_{name}"), FORBIDDEN)
@@ -129,21 +129,18 @@ class Crf(nn.Module):
         return transitions, start, end
 
     def log_likelihood(self, scores: Tensor, tags: Tensor, mask: Tensor) -> Tensor:
-        """Give the log probability of tags.
+        """Return the log-probabilities of tags, one per sentence, `(sentences,)`.
 
         Args:
-            scores: Of each tag at each word, `(sentences, time, tags)`.
+            scores: Scores of tags, `(sentences, time, tags)`.
             tags: The tags, `(sentences, time)`.
-            mask: True where there is a word, `(sentences, time)`; the first words must be there.
-
-        Returns:
-            One value a sentence, `(sentences,)`.
+            mask: True at words, `(sentences, time)`; no sentence is empty.
         """
         scores = scores.float()
         return self._score(scores, tags, mask) - self._normalizer(scores, mask)
 
     def decode(self, scores: Tensor, mask: Tensor) -> list[list[int]]:
-        """Give the most probable tags of each sentence; see `viterbi`."""
+        """Return the most probable tags of each sentence; see `viterbi`."""
         return viterbi(scores.float(), mask, *self.tables())
 
     def _score(self, scores: Tensor, tags: Tensor, mask: Tensor) -> Tensor:

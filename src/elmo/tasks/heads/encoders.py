@@ -1,4 +1,4 @@
-"""Parts that heads share: dropout for sequences, recurrent encoders, pooling."""
+"""Parts that heads share: variational dropout, recurrent encoders, pooling."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from elmo.tasks.heads.base import Layout
 
 
 class SequenceDropout(nn.Module):
-    """Dropout with one mask for all words of a sequence (Gal and Ghahramani 2016).
+    """Variational dropout: one mask for all words of a sequence (Gal and Ghahramani 2016).
 
     Args:
-        share: Of the values that are dropped.
+        share: Probability that a value is dropped.
     """
 
     def __init__(self, share: float) -> None:
@@ -53,44 +53,44 @@ class Lstm(nn.Module):
             else:
                 nn.init.zeros_(weights)
                 if name.startswith("bias_ih"):
-                    weights.data[hidden : 2 * hidden] = 1.0  # to remember at first
+                    weights.data[hidden : 2 * hidden] = 1.0  # forget gate: remember at first
 
     def forward(self, vectors: Tensor, layout: Layout) -> Tensor:
         """Read sentences.
 
         Args:
             vectors: Shape `(sentences, time, input_dim)`.
-            layout: Where there are words.
+            layout: Where words are.
 
         Returns:
-            `(sentences, time, hidden)`, twice as wide for both directions; zero where no word is.
+            `(sentences, time, hidden)`, twice as wide for both directions; zero at padding.
         """
-        with torch.autocast(vectors.device.type, enabled=False):  # a state adds up many steps
-            read = self._way(vectors.device)
+        with torch.autocast(vectors.device.type, enabled=False):  # a state sums many steps
+            read = self._implementation(vectors.device)
             return read(vectors.float(), layout) * layout.mask.unsqueeze(-1)
 
-    def _way(self, device: torch.device) -> Callable[[Tensor, Layout], Tensor]:
+    def _implementation(self, device: torch.device) -> Callable[[Tensor, Layout], Tensor]:
         if device.type != "cuda":
             return self._padded
         return self._fused if can_read(self.lstm.hidden_size, device) else self._packed
 
     def _fused(self, vectors: Tensor, layout: Layout) -> Tensor:
-        """Read padding, too, all words and both directions in one launch."""
+        """Read padding, too; all words and both directions in one kernel launch."""
         sides = _directions(self.lstm)
         weight_in, weight_recurrent, *biases = (
             torch.stack(both) for both in zip(*sides, strict=True)
         )
-        there, back = layout.reading_order
-        there, back = there[: len(sides)], back[..., : len(sides)]
-        given = vectors.flatten(0, 1).index_select(0, there.flatten())
+        gather, scatter = layout.reading_order
+        gather, scatter = gather[: len(sides)], scatter[..., : len(sides)]
+        given = vectors.flatten(0, 1).index_select(0, gather.flatten())
         read = read_sides(
-            given.view(*there.shape, -1), weight_in, biases[0] + biases[1], weight_recurrent
+            given.view(*gather.shape, -1), weight_in, biases[0] + biases[1], weight_recurrent
         )
-        return read.flatten(0, 2).index_select(0, back.flatten()).view(*layout.mask.shape, -1)
+        return read.flatten(0, 2).index_select(0, scatter.flatten()).view(*layout.mask.shape, -1)
 
     def _packed(self, vectors: Tensor, layout: Layout) -> Tensor:
-        """Read words only, as cuDNN does it: both directions side by side."""
-        # An empty sentence is read as one blank.
+        """Read words only, with packed sequences and cuDNN."""
+        # cuDNN refuses empty sentences.
         lengths = torch.tensor([max(1, size) for size in layout.sizes])
         packed = pack_padded_sequence(vectors, lengths, batch_first=True, enforce_sorted=False)
         read, _ = self.lstm(packed)
@@ -98,27 +98,27 @@ class Lstm(nn.Module):
         return padded
 
     def _padded(self, vectors: Tensor, layout: Layout) -> Tensor:
-        """Read padding, too, after the words of each sentence, which it cannot reach.
+        """Read padding, too, after the words of each sentence, which it cannot affect.
 
-        On a CPU the way back through packed sentences takes time that grows with the square of
-        their length: every step has a gradient for all of them.
+        On a CPU the backward pass of packed sequences takes time quadratic in their length: every
+        step has a gradient of the full size.
         """
         forward, *backward = _directions(self.lstm)
         read = _one_direction(vectors, forward)
         if not backward:
             return read
-        mirrored = _one_direction(_rearranged(vectors, layout.turned), backward[0])
-        return torch.cat([read, _rearranged(mirrored, layout.turned)], dim=-1)
+        mirrored = _one_direction(_reordered(vectors, layout.reversal), backward[0])
+        return torch.cat([read, _reordered(mirrored, layout.reversal)], dim=-1)
 
 
 class BiLstm(nn.Module):
-    """Layers of bidirectional LSTMs, with sequence dropout on the input of each.
+    """Layers of bidirectional LSTMs, with variational dropout on the input of each.
 
     Args:
         input_dim: Width of the input.
         hidden: Width of a direction.
-        layers: How many.
-        dropout: Share of values that are dropped.
+        layers: Number of layers.
+        dropout: Probability that a value is dropped.
     """
 
     def __init__(self, input_dim: int, hidden: int, layers: int = 1, dropout: float = 0.0) -> None:
@@ -135,51 +135,40 @@ class BiLstm(nn.Module):
         return vectors
 
 
-class HighwayLstm(nn.Module):
-    """Deep biLSTM whose layers are joined by highways, after He et al. (2017).
+class HighwayLstm(BiLstm):
+    """Deep biLSTM with highway connections between layers, after He et al. (2017).
 
-    A layer gives r * h + (1 - r) * Wx with a gate r of its input and of its own states one word
-    before, in the order of reading. The gate is laid over the layer, not inside of its recurrence,
-    and every layer reads in both directions instead of one layer from the left and the next from
-    the right, so that a layer is one call of an LSTM.
-
-    Args:
-        input_dim: Width of the input.
-        hidden: Width of a direction.
-        layers: How many.
-        dropout: Share of values that are dropped, sequence by sequence.
+    A layer returns r * h + (1 - r) * Wx with a gate r of its input and of its own previous states,
+    in the order of reading. The gate is applied to the layer's output, not in its recurrence, and
+    every layer reads in both directions instead of alternating ones, so that a layer is one call of
+    an LSTM.
     """
 
     def __init__(self, input_dim: int, hidden: int, layers: int, dropout: float) -> None:
-        super().__init__()
-        width = 2 * hidden
+        super().__init__(input_dim, hidden, layers, dropout)
+        width = self.output_dim
         widths = [input_dim, *[width] * (layers - 1)]
-        self.layers = nn.ModuleList(Lstm(own, hidden) for own in widths)
         self.gates = nn.ModuleList(nn.Linear(own + width, width) for own in widths)
         self.carries = nn.ModuleList(nn.Linear(own, width, bias=False) for own in widths)
-        self.dropout = SequenceDropout(dropout)
-        self.output_dim = width
 
     def forward(self, vectors: Tensor, layout: Layout) -> Tensor:
         """Read sentences `(sentences, time, input_dim)`: `(sentences, time, 2 * hidden)`."""
         for layer, gate, carry in zip(self.layers, self.gates, self.carries, strict=True):
             read = layer(vectors, layout)
-            share = torch.sigmoid(gate(torch.cat([vectors, _one_word_before(read)], dim=-1)))
+            share = torch.sigmoid(gate(torch.cat([vectors, _previous_states(read)], dim=-1)))
             vectors = self.dropout(share * read + (1 - share) * carry(vectors))
             vectors = vectors * layout.mask.unsqueeze(-1)
         return vectors
 
 
-def _one_word_before(read: Tensor) -> Tensor:
-    """Give the states of both directions one word before, each as it reads; same shape."""
+def _previous_states(read: Tensor) -> Tensor:
+    """Shift `(sentences, time, 2 * hidden)` by one word, each direction as it reads."""
     from_left, from_right = read.chunk(2, dim=-1)
-    return torch.cat(
-        [
-            nn.functional.pad(from_left[:, :-1], (0, 0, 1, 0)),
-            nn.functional.pad(from_right[:, 1:], (0, 0, 0, 1)),
-        ],
-        dim=-1,
+    shifted = (
+        nn.functional.pad(from_left[:, :-1], (0, 0, 1, 0)),
+        nn.functional.pad(from_right[:, 1:], (0, 0, 0, 1)),
     )
+    return torch.cat(shifted, dim=-1)
 
 
 class AttentionPooling(nn.Module):
@@ -204,7 +193,7 @@ class AttentionPooling(nn.Module):
 
 
 def _directions(lstm: nn.LSTM) -> list[list[Tensor]]:
-    """Give the weights of each direction of a layer, as `torch.lstm` wants them."""
+    """Return the weights of each direction of a layer, as `torch.lstm` takes them."""
     names = ("weight_ih_l0", "weight_hh_l0", "bias_ih_l0", "bias_hh_l0")
     endings = ("", "_reverse") if lstm.bidirectional else ("",)
     return [[getattr(lstm, name + ending) for name in names] for ending in endings]
@@ -227,5 +216,5 @@ def _one_direction(vectors: Tensor, weights: list[Tensor]) -> Tensor:
     return read
 
 
-def _rearranged(vectors: Tensor, places: Tensor) -> Tensor:
+def _reordered(vectors: Tensor, places: Tensor) -> Tensor:
     return vectors.gather(1, places.unsqueeze(-1).expand(vectors.shape))

@@ -1,17 +1,85 @@
-"""Questions with their words, and answers as words instead of characters."""
+"""Questions with their words, and answers as words instead of characters.
+
+Tokenizers here leave every character of a word as it is and only drop white space, so words are
+located again by scanning the text.
+"""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import chain
 
 from elmo.errors import ElmoWarning, InputError
-from elmo.tasks.heads.offsets import LocatedText, locate
+from elmo.tasks.heads.base import tokenized
 from elmo.tasks.readers.examples import Question, Span, Words
+from elmo.tasks.readers.squad import occurrences
 from elmo.tasks.recipe import ReadOptions
 from elmo.text.files import Tokenizer, get_tokenizer
+
+
+@dataclass(frozen=True)
+class LocatedText:
+    """A text, its sentences of words, and the character offsets of each word."""
+
+    text: str
+    sentences: list[Words]
+    starts: list[int]
+    """First character of every word, over all sentences."""
+    stops: list[int]
+    """The character after the last of every word."""
+
+    def __len__(self) -> int:
+        """Return the number of words."""
+        return len(self.starts)
+
+    def cut_out(self, words: Span) -> str:
+        """Return the text from the first of some words to the last."""
+        return self.text[self.starts[words.start] : self.stops[words.stop - 1]]
+
+    def words_at(self, start: int, stop: int) -> Span | None:
+        """Return the words that overlap the characters from `start` up to `stop`, if any."""
+        first = bisect_right(self.stops, start)
+        after = bisect_left(self.starts, stop)
+        return Span(first, after) if first < after else None
+
+    def first_words(self, count: int) -> LocatedText:
+        """Truncate the text to its first words, within a sentence if need be."""
+        if count >= len(self):
+            return self
+        kept: list[Words] = []
+        left = count
+        for words in self.sentences:
+            if left > 0:
+                kept.append(words[:left])
+            left -= len(words)
+        return LocatedText(self.text, kept, self.starts[:count], self.stops[:count])
+
+
+def locate(text: str, tokenizer: Tokenizer) -> LocatedText:
+    """Split a text and locate its words.
+
+    Args:
+        text: A raw text.
+        tokenizer: One that changes no character of a word.
+    """
+    sentences = [words for words in tokenizer.sentences(text) if words]
+    starts: list[int] = []
+    stops: list[int] = []
+    place = 0
+    for word in (word for words in sentences for word in words):
+        found = text.find(word, place)
+        if found < 0:
+            rest = text[place : place + 40]
+            raise InputError(
+                f"the tokenizer {tokenizer.name!r} made {word!r} of {rest!r}: expected words as "
+                "they stand in the text; choose another tokenizer"
+            )
+        place = found + len(word)
+        starts.append(found)
+        stops.append(place)
+    return LocatedText(text, sentences, starts, stops)
 
 
 @dataclass(frozen=True)
@@ -23,7 +91,7 @@ class Passage:
     words: Words
     """Of the question."""
     spans: tuple[Span, ...] = ()
-    """Words of the context that are an answer, wherever the context has it."""
+    """Words of the context that are an answer, at every occurrence."""
 
     @property
     def place(self) -> str:
@@ -31,74 +99,20 @@ class Passage:
         return self.question.place
 
 
-def aligned(questions: Sequence[Question], options: ReadOptions) -> list[Passage]:
-    """Split questions and contexts into words, and match answers with words.
+def align(questions: Sequence[Question], options: ReadOptions) -> list[Passage]:
+    """Split questions and contexts into words, and align answers with words.
 
-    Counted in a warning: contexts that are cut, answers of which only a part of a word is meant
-    (whole words are taken), and questions whose answers are all behind the cut (kept to be
-    measured; training learns nothing from them).
+    Counted in a warning: contexts that are truncated, answers that begin or end inside of a word
+    (whole words are taken), and questions whose answers are all truncated away (kept for
+    evaluation; training learns nothing from them).
     """
     tokenizer = get_tokenizer(options.tokenizer)
-    contexts: dict[str, LocatedText] = {}
-    passages = []
-    for question in questions:
-        context = contexts.get(question.context)
-        if context is None:
-            context = contexts[question.context] = locate(question.context, tokenizer)
-        cut = context.first_words(options.max_words)
-        passages.append(_passage(question, cut, tokenizer))
-    _tell(passages, contexts, options.max_words)
-    return passages
-
-
-def passage_of(question: Question, tokenizer: Tokenizer, max_words: int) -> Passage:
-    """Do as `aligned` with one question, without a warning."""
-    return _passage(question, locate(question.context, tokenizer).first_words(max_words), tokenizer)
-
-
-def _passage(question: Question, context: LocatedText, tokenizer: Tokenizer) -> Passage:
-    words = list(chain.from_iterable(tokenizer.sentences(question.question)))
-    if not len(context) or not words:
-        raise InputError(f"{question.place or 'an example'}: no words in the question or its text")
-    return Passage(question, context, words, tuple(_answer_words(question, context)))
-
-
-def _answer_words(question: Question, context: LocatedText) -> list[Span]:
-    """Give the words of all answers, everywhere in the context, in order."""
-    spans: set[Span] = set()
-    for answer in question.answers:
-        for start in (answer.start, *_occurrences(context.text, answer.text)):
-            span = context.words_at(start, start + len(answer.text))
-            if span is None:
-                continue
-            # Elsewhere than where people saw it, an answer must be whole words.
-            if start == answer.start or context.cut_out(span) == answer.text:
-                spans.add(span)
-    return sorted(spans)
-
-
-def _occurrences(text: str, piece: str) -> Iterator[int]:
-    found = text.find(piece)
-    while found >= 0:
-        yield found
-        found = text.find(piece, found + 1)
-
-
-def _is_rough(passage: Passage) -> bool:
-    """Tell whether an answer begins or ends inside of a word."""
-    for answer in passage.question.answers:
-        stop = answer.start + len(answer.text)
-        span = passage.context.words_at(answer.start, stop)
-        if span is not None and passage.context.cut_out(span) != answer.text.strip():
-            return True
-    return False
-
-
-def _tell(passages: Sequence[Passage], contexts: dict[str, LocatedText], max_words: int) -> None:
-    """Warn of what does not fit words, each with its first place."""
+    contexts = {text: locate(text, tokenizer) for text in {q.context: None for q in questions}}
+    limit = options.max_words
+    passages = [passage_of(q, options, contexts[q.context].first_words(limit)) for q in questions]
     cases = {
-        f"questions have a text of more than {max_words} words, which is cut; see --max-words": [
-            p for p in passages if len(contexts[p.question.context]) > max_words
+        f"questions have a text of more than {limit} words, which is cut; see --max-words": [
+            p for p in passages if len(contexts[p.question.context]) > limit
         ],
         "questions have an answer that begins or ends inside of a word; whole words are taken": [
             p for p in passages if _is_rough(p)
@@ -109,6 +123,33 @@ def _tell(passages: Sequence[Passage], contexts: dict[str, LocatedText], max_wor
     }
     for what, found in cases.items():
         if found:
-            warnings.warn(
-                f"{len(found):,} {what} (first: {found[0].place})", ElmoWarning, stacklevel=4
-            )
+            message = f"{len(found):,} {what} (first: {found[0].place})"
+            warnings.warn(message, ElmoWarning, stacklevel=3)
+    return passages
+
+
+def passage_of(question: Question, options: ReadOptions, context: LocatedText) -> Passage:
+    """Split one question into words, and align its answers with its context."""
+    words = tokenized(question.question, options)
+    if not len(context) or not words:
+        raise InputError(f"{question.place or 'an example'}: no words in the question or its text")
+    spans: set[Span] = set()
+    for answer in question.answers:
+        for start in (answer.start, *occurrences(context.text, answer.text)):
+            span = context.words_at(start, start + len(answer.text))
+            if span is None:
+                continue
+            # Elsewhere than where it was annotated, an answer must be whole words.
+            if start == answer.start or context.cut_out(span) == answer.text:
+                spans.add(span)
+    return Passage(question, context, words, tuple(sorted(spans)))
+
+
+def _is_rough(passage: Passage) -> bool:
+    """Check whether an answer begins or ends inside of a word."""
+    for answer in passage.question.answers:
+        stop = answer.start + len(answer.text)
+        span = passage.context.words_at(answer.start, stop)
+        if span is not None and passage.context.cut_out(span) != answer.text.strip():
+            return True
+    return False

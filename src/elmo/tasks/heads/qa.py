@@ -2,23 +2,22 @@
 
 BiDAF with self-attention, as Clark and Gardner (2018) have it and the paper extends it:
 
-* paragraph and question -> one biLSTM for both, with sequence dropout before it; what it read stays
-  beside what it gives, so that attention sees the words themselves, too;
-* attention in both directions between them (Seo et al. 2017) -> a layer with relu;
-* the paragraph attends to itself, not a word to itself: biLSTM, attention, a layer with relu, added
-  to what went in;
+* paragraph and question -> one biLSTM for both, with variational dropout before it; its input is
+  concatenated to its output, so that attention sees the words themselves, too;
+* bidirectional attention between them (Seo et al. 2017) -> a layer with ReLU;
+* self-attention of the paragraph, a word not to itself: biLSTM, attention, a layer with ReLU, and a
+  residual connection;
 * a biLSTM for the start of the answer, and one that also reads the first for its end.
 
-Training maximises the probability that start and end are any of those at which the paragraph has
-the answer, summed: which occurrence is meant is not always known.
+Training maximizes the marginal probability of all starts and ends at which the paragraph has the
+answer: which occurrence is meant is not always known.
 
-Vectors for the output stand beside the first biLSTM's output, where attention can use them, as in
-the paper.
+Vectors for the output join the first biLSTM's output, where attention can use them, as in the
+paper.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,9 +29,18 @@ from torch import Tensor, nn
 
 from elmo.errors import InputError
 from elmo.tasks.heads.attention import TrilinearScores, attend, masked_softmax
-from elmo.tasks.heads.base import FeatureDims, Head, Layout, PaddedWords, Task, Words, WordVectors
+from elmo.tasks.heads.base import (
+    FeatureDims,
+    Head,
+    Layout,
+    PaddedWords,
+    Task,
+    Words,
+    WordVectors,
+    text_pair,
+)
 from elmo.tasks.heads.encoders import BiLstm, SequenceDropout
-from elmo.tasks.heads.passages import Passage, aligned, passage_of
+from elmo.tasks.heads.passages import Passage, align, locate, passage_of
 from elmo.tasks.metrics.answers import answer_scores
 from elmo.tasks.readers.examples import Question, Span
 from elmo.tasks.readers.formats import read_questions
@@ -50,14 +58,14 @@ class QaBatch:
     contexts: Layout
     questions: Layout
     starts: Tensor
-    """True where an answer begins, `(questions, context words)`; used by the loss only."""
+    """True where an answer begins, `(questions, context words)`; for the loss only."""
     stops: Tensor
     """True at the last word of an answer, likewise."""
 
 
 @dataclass(frozen=True)
 class AnswerPrediction:
-    """Which words answer a question."""
+    """The words that answer a question."""
 
     words: Span
     probability: float
@@ -91,16 +99,18 @@ class Bidaf(Head[QaBatch, AnswerPrediction]):
             nn.init.kaiming_uniform_(layer.weight, nonlinearity="relu")
 
     def forward(self, words: WordVectors, batch: QaBatch) -> tuple[Tensor, Tensor]:
-        """Give the log-probabilities of starts and of last words.
+        """Return the log-probabilities of starts and of last words.
 
         Returns:
-            Two tensors `(questions, context words)`; the lowest number where there is no word.
+            Two tensors `(questions, context words)`; the lowest number at padding.
         """
         context, question = words.padded(batch.contexts), words.padded(batch.questions)
         asked, read = self._read(question), self._read(context)
-        met = both_ways(self.between(read, asked), read, context.mask, asked, question.mask)
+        met = bidirectional_attention(
+            self.between(read, asked), read, context.mask, asked, question.mask
+        )
         merged = torch.relu(self.merged(met)) * context.mask.unsqueeze(-1)
-        merged = merged + self._looked_within(merged, batch.contexts)
+        merged = merged + self._self_attention(merged, batch.contexts)
         for_start = self.start_reader(merged, batch.contexts)
         for_stop = self.stop_reader(torch.cat([merged, for_start], dim=-1), batch.contexts)
         return (
@@ -109,13 +119,13 @@ class Bidaf(Head[QaBatch, AnswerPrediction]):
         )
 
     def _read(self, words: PaddedWords) -> Tensor:
-        """Read texts: `(texts, time, dims.input + 2 * hidden + dims.output)`."""
+        """Encode texts: `(texts, time, dims.input + 2 * hidden + dims.output)`."""
         both = torch.cat([words.input, self.encoder(words.input, words.layout)], dim=-1)
-        read: Tensor = self.dropout(words.beside(both))
+        read: Tensor = self.dropout(words.join(both))
         return read
 
-    def _looked_within(self, merged: Tensor, layout: Layout) -> Tensor:
-        """Let words of the context `(questions, time, dim)` attend to the others; same shape."""
+    def _self_attention(self, merged: Tensor, layout: Layout) -> Tensor:
+        """Attend from words of the context `(questions, time, dim)` to the others; same shape."""
         mask, read = layout.mask, self.dropout(self.reader(merged, layout))
         itself = torch.eye(read.shape[1], dtype=torch.bool, device=read.device)
         attended = attend(self.within(read, read), mask.unsqueeze(1) & ~itself, read)
@@ -123,33 +133,33 @@ class Bidaf(Head[QaBatch, AnswerPrediction]):
         return torch.relu(self.residual(seen)) * mask.unsqueeze(-1)
 
     def loss(self, words: WordVectors, batch: QaBatch) -> Tensor:
-        """Give the mean of -log p(start) - log p(last word), shape `()`."""
+        """Return the mean of -log p(start) - log p(last word), shape `()`."""
         starts, stops = self(words, batch)
         return marginal_loss(starts, batch.starts) + marginal_loss(stops, batch.stops)
 
     def predict(self, words: WordVectors, batch: QaBatch) -> list[AnswerPrediction]:
-        """Give the most probable answer of at most `LONGEST_ANSWER` words to each question."""
+        """Return the most probable answer of at most `LONGEST_ANSWER` words to each question."""
         starts, stops = self(words, batch)
         first, last, probability = best_spans(starts, stops, LONGEST_ANSWER)
         found = zip(first.tolist(), last.tolist(), probability.tolist(), strict=True)
         return [AnswerPrediction(Span(a, b + 1), p) for a, b, p in found]
 
 
-def both_ways(
+def bidirectional_attention(
     scores: Tensor, context: Tensor, context_mask: Tensor, question: Tensor, question_mask: Tensor
 ) -> Tensor:
-    """Tell each word of a context what of the question concerns it, and the reverse.
+    """Attend from context to question and from question to context (Seo et al. 2017).
 
     Args:
-        scores: Likeness of words, `(batch, n, m)`.
+        scores: Similarity of words, `(batch, n, m)`.
         context: Shape `(batch, n, dim)`.
-        context_mask: True where there is a word, `(batch, n)`.
+        context_mask: True at words, `(batch, n)`.
         question: Shape `(batch, m, dim)`.
-        question_mask: True where there is a word, `(batch, m)`.
+        question_mask: True at words, `(batch, m)`.
 
     Returns:
-        The word, what of the question it attends to, the product of the two, and what of the
-        context the question attends to, times the word: `(batch, n, 4 * dim)`.
+        The word, what it attends to in the question, the product of the two, and what the question
+        attends to in the context, times the word: `(batch, n, 4 * dim)`.
     """
     attended = attend(scores, question_mask, question)
     lowest = torch.finfo(scores.dtype).min
@@ -159,21 +169,21 @@ def both_ways(
     return torch.cat([context, attended, context * attended, context * important], dim=-1)
 
 
-def marginal_loss(log_probabilities: Tensor, right: Tensor) -> Tensor:
-    """Give -log p(any of the right places), the mean over rows that have one, shape `()`.
+def marginal_loss(log_probabilities: Tensor, correct: Tensor) -> Tensor:
+    """Return -log p(any correct position), the mean over rows that have one, shape `()`.
 
     Args:
-        log_probabilities: Of places, `(rows, places)`.
-        right: True for right places, `(rows, places)`.
+        log_probabilities: Of positions, `(rows, positions)`.
+        correct: True at correct positions, `(rows, positions)`.
     """
     lowest = torch.finfo(log_probabilities.dtype).min
-    summed = log_probabilities.masked_fill(~right, lowest).logsumexp(dim=1)
-    has_one = right.any(dim=1)
+    summed = log_probabilities.masked_fill(~correct, lowest).logsumexp(dim=1)
+    has_one = correct.any(dim=1)
     return -(summed * has_one).sum() / has_one.sum().clamp(min=1)
 
 
 def best_spans(starts: Tensor, stops: Tensor, longest: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Find the most probable span of each row.
+    """Return the most probable span of each row.
 
     Args:
         starts: Log-probabilities of first words, `(rows, words)`.
@@ -208,27 +218,27 @@ class Qa(Task[Passage, QaBatch, AnswerPrediction]):
 
     @classmethod
     def read(cls, paths: Sequence[Path], options: ReadOptions) -> list[Passage]:
-        """Read SQuAD's JSON; answers are matched with words."""
-        return aligned(read_questions(paths, options), options)
+        """Read SQuAD's JSON; answers are aligned with words."""
+        return align(read_questions(paths, options), options)
 
     @classmethod
     def from_examples(cls, examples: Sequence[Passage], options: ReadOptions) -> Self:
-        """Learn nothing: answers are pieces of texts."""
+        """Collect nothing: answers are pieces of texts."""
         del options
         if not any(example.spans for example in examples):
             raise InputError("no training question has an answer in its context")
         return cls()
 
     def sentences(self, example: Passage) -> list[Words]:
-        """Give the sentences of the context, and the question."""
+        """Return the sentences of the context, and the question."""
         return [*example.context.sentences, example.words]
 
     def build(self, dims: FeatureDims, recipe: Recipe) -> Bidaf:
-        """Make the network."""
+        """Build the network."""
         return Bidaf(dims, recipe)
 
     def collate(self, examples: Sequence[Passage]) -> QaBatch:
-        """Make a batch."""
+        """Return a batch."""
         lengths = [n for e in examples for n in (len(e.context), len(e.words))]
         numbers = range(len(lengths))
         contexts = Layout.of(lengths, numbers[::2])
@@ -247,19 +257,21 @@ class Qa(Task[Passage, QaBatch, AnswerPrediction]):
     def evaluate(
         self, examples: Sequence[Passage], predictions: Sequence[AnswerPrediction]
     ) -> dict[str, float]:
-        """Give exact match and F1 by SQuAD's rules."""
+        """Return exact match and F1 by SQuAD's rules."""
         gold = [[answer.text for answer in e.question.answers] for e in examples]
         predicted = [e.context.cut_out(p.words) for e, p in zip(examples, predictions, strict=True)]
         return answer_scores(gold, predicted)
 
     def parse(self, text: str, options: ReadOptions) -> list[Passage]:
         """Split `question<TAB>context`, or a JSON object with `question` and `context`."""
-        question, context = _question_and_context(text)
+        keys = ("question", "context")
+        question, context = text_pair(text, keys, "a question and a text", max_tabs=1)
+        located = locate(context, get_tokenizer(options.tokenizer))
         raw = Question("", context, question)
-        return [passage_of(raw, get_tokenizer(options.tokenizer), options.max_words)]
+        return [passage_of(raw, options, located.first_words(options.max_words))]
 
     def render(self, example: Passage, prediction: AnswerPrediction) -> dict[str, Any]:
-        """Show the question, its answer, and which characters of the context that is."""
+        """Return the question, its answer, and the answer's character offsets in the context."""
         words, context = prediction.words, example.context
         shown = {
             "question": example.question.question,
@@ -269,19 +281,3 @@ class Qa(Task[Passage, QaBatch, AnswerPrediction]):
             "probability": round(prediction.probability, 4),
         }
         return {"id": example.question.id, **shown} if example.question.id else shown
-
-
-def _question_and_context(text: str) -> tuple[str, str]:
-    parts: Sequence[Any] = text.strip("\r\n").split("\t", 1)
-    if text.lstrip().startswith("{"):
-        try:
-            record = json.loads(text)
-        except json.JSONDecodeError:
-            record = {}
-        parts = [record.get("question"), record.get("context")]
-    if len(parts) != 2 or not all(isinstance(part, str) and part.strip() for part in parts):
-        raise InputError(
-            f"received {text[:60]!r}, expected a question, a tab and a text, or a JSON object with "
-            "question and context"
-        )
-    return parts[0], parts[1]

@@ -1,4 +1,4 @@
-"""Documents for coreference: which spans can be mentions, and what is known of them."""
+"""Candidate spans of coreference, and their gold clusters."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ Integers = npt.NDArray[np.int64]
 
 
 def candidate_spans(lengths: Sequence[int], longest: int) -> Integers:
-    """List all spans of up to `longest` words that lie within a sentence.
+    """Enumerate all spans of up to `longest` words within sentences.
 
     Args:
         lengths: Words of each sentence of a document.
         longest: Words of a span at most.
 
     Returns:
-        First words, words behind the last, and numbers of sentences, `(3, spans)`, words counted
+        First words, words after the last, and numbers of sentences, `(3, spans)`, words counted
         over the whole document; sorted by first words, then by length.
     """
     sentence_of = np.repeat(np.arange(len(lengths)), lengths)
@@ -35,18 +35,21 @@ def candidate_spans(lengths: Sequence[int], longest: int) -> Integers:
 
 
 def cluster_numbers(spans: Integers, clusters: Sequence[Sequence[Span]]) -> Integers:
-    """Give the number of each span's cluster, from 1; 0 for spans that are no mentions.
+    """Return the number of each span's cluster, from 1; 0 for spans that are no mentions.
 
     Args:
-        spans: As `candidate_spans` gives them.
+        spans: From `candidate_spans`, `(3, spans)`.
         clusters: Mentions of a document.
+
+    Returns:
+        Shape `(spans,)`.
     """
     numbers = np.zeros(spans.shape[1], dtype=np.int64)
     mentions = [(*span, k) for k, cluster in enumerate(clusters, start=1) for span in cluster]
     if not mentions or not len(numbers):
         return numbers
     wanted = np.array(mentions, dtype=np.int64).T
-    size = int(spans[1].max()) + 1  # spans are sorted, and so are these keys of theirs
+    size = int(spans[1].max()) + 1  # spans are sorted by these keys
     keys, wanted_keys = (own[0] * size + np.minimum(own[1], size - 1) for own in (spans, wanted))
     places = np.searchsorted(keys, wanted_keys).clip(max=len(keys) - 1)
     there = (spans[:2, places] == wanted[:2]).all(axis=0)
@@ -54,8 +57,8 @@ def cluster_numbers(spans: Integers, clusters: Sequence[Sequence[Span]]) -> Inte
     return numbers
 
 
-def tell_of_long_mentions(documents: Sequence[Document], longest: int) -> None:
-    """Warn of mentions that no candidate span can be, with file and line of the first."""
+def warn_of_long_mentions(documents: Sequence[Document], longest: int) -> None:
+    """Warn of mentions longer than all candidates, with file and line of the first."""
     long = [
         (document, span)
         for document in documents
@@ -74,7 +77,7 @@ def tell_of_long_mentions(documents: Sequence[Document], longest: int) -> None:
 
 
 def _place(document: Document, span: Span) -> str:
-    """Name the line on which a mention begins."""
+    """Return file and line where a mention begins."""
     first = 0
     for words, line in zip(document.sentences, document.lines, strict=False):
         if span.start < first + len(words):

@@ -1,4 +1,4 @@
-"""Spans as vectors, spans as mentions, and pairs of spans: the parts of the coreference model.
+"""Span vectors, mention scores and antecedent scores: the parts of the coreference model.
 
 Nothing here loops over spans. The first layer of a network over concatenated vectors is computed as
 a sum of products, one for each part, so that parts which many spans share are multiplied once.
@@ -18,29 +18,29 @@ _FEATURE_DIM = 20
 _DISTANCES = 9
 """Classes of distances: 1, 2, 3, 4, 5-7, 8-15, 16-31, 32-63, 64 and more."""
 _ROWS_AT_ONCE = 2048
-"""Spans whose antecedents are looked through together, to bound memory."""
+"""Spans whose antecedents are selected at once, to bound memory."""
 
 
 @dataclass(frozen=True)
 class PreparedWords:
-    """The words of a document, multiplied once."""
+    """The words of a document, projected once."""
 
     encoded: Tensor
     """From the biLSTM, `(words, width)`."""
     given: Tensor
-    """What the biLSTM read, `(words, given)`."""
+    """Input of the biLSTM, `(words, given)`."""
     attention: Tensor
-    """Score of each word as the head of a span, `(words,)`."""
+    """Attention scores of words, `(words,)`."""
     starts: Tensor
-    """Share of a first word in the mention network's first layer, `(words, hidden)`."""
+    """Contribution of first words to the mention network's first layer, `(words, hidden)`."""
     stops: Tensor
-    """Likewise of a last word."""
+    """Likewise of last words."""
     heads: Tensor
-    """Likewise of a word inside."""
+    """Likewise of attended words."""
 
 
 class SpanEncoder(nn.Module):
-    """Spans as vectors, and how likely they are mentions.
+    """Vectors and mention scores of spans.
 
     Args:
         width: Of a word from the biLSTM.
@@ -67,7 +67,7 @@ class SpanEncoder(nn.Module):
         self.output = nn.Linear(hidden, 1)
 
     def prepared(self, encoded: Tensor, given: Tensor) -> PreparedWords:
-        """Multiply the words of a document, `(words, width)` and `(words, given)`."""
+        """Project the words of a document, `(words, width)` and `(words, given)`."""
         return PreparedWords(
             encoded,
             given,
@@ -78,14 +78,11 @@ class SpanEncoder(nn.Module):
         )
 
     def mention_scores(self, words: PreparedWords, spans: Tensor) -> Tensor:
-        """Give how likely spans are mentions, as log-odds.
+        """Return the log-odds of spans being mentions, float32 `(spans,)`.
 
         Args:
             words: Of the document.
-            spans: First words and words behind the last (further rows are ignored), `(2, spans)`.
-
-        Returns:
-            Float32 of shape `(spans,)`.
+            spans: First words and words after the last (further rows are ignored), `(2, spans)`.
         """
         start, width = spans[0], spans[1] - spans[0] - 1
         first = (
@@ -99,13 +96,10 @@ class SpanEncoder(nn.Module):
         return scores.float()
 
     def _all_heads(self, words: PreparedWords) -> Tensor:
-        """Give the share of heads in the first layer, of spans by first word and width less one.
+        """Return the contribution of attended words to the first layer, `(words, longest, hidden)`.
 
-        All spans that begin with a word look at the same few words, so that one small product a
-        word serves them all.
-
-        Returns:
-            Shape `(words, longest, hidden)`.
+        Spans are indexed by first word and width less one. All spans that begin with a word attend
+        to the same few words, so one small product per word serves them all.
         """
         longest = self.longest
         windows = nn.functional.pad(words.heads, (0, 0, 0, longest - 1)).unfold(0, longest, 1)
@@ -115,7 +109,7 @@ class SpanEncoder(nn.Module):
         return weights @ windows.transpose(1, 2)
 
     def vectors(self, words: PreparedWords, spans: Tensor) -> Tensor:
-        """Give a few spans as vectors, `(spans, output_dim)`; see `mention_scores`."""
+        """Return the vectors of a few spans, `(spans, output_dim)`; see `mention_scores`."""
         start, stop = spans[0], spans[1]
         places = start.unsqueeze(1) + torch.arange(self.longest, device=spans.device)
         mask = places < stop.unsqueeze(1)
@@ -128,21 +122,21 @@ class SpanEncoder(nn.Module):
 
 @dataclass(frozen=True)
 class Antecedents:
-    """What spans may go with."""
+    """Antecedents of spans."""
 
     numbers: Tensor
     """Numbers of earlier spans, `(spans, n)`."""
     mask: Tensor
     """False where there are fewer than n earlier spans, `(spans, n)`."""
     scores: Tensor
-    """Scores against 0, that of no antecedent, float32 `(spans, n)`."""
+    """Scores, against 0 for no antecedent, float32 `(spans, n)`."""
 
 
 class AntecedentScorer(nn.Module):
-    """How likely a span goes with an earlier one.
+    """Score of a link between a span and an earlier one.
 
-    s(i, j) = mention(i) + mention(j) + coarse(i, j) + fine(i, j): a bilinear form chooses the pairs
-    for which a network is asked.
+    s(i, j) = mention(i) + mention(j) + coarse(i, j) + fine(i, j): a bilinear form selects the pairs
+    that a network scores.
 
     Args:
         dim: Width of a span's vector.
@@ -169,12 +163,12 @@ class AntecedentScorer(nn.Module):
         Args:
             vectors: Spans in the order of the text, `(spans, dim)`.
             mentions: Log-probabilities that they are mentions, `(spans,)`.
-            limit: Antecedents of a span that are looked at closely.
+            limit: Antecedents of a span that the network scores.
         """
         reduced = torch.relu(self.reduced(self.dropout(vectors)))
         keys = self.coarse(self.dropout(reduced))
         chosen = [
-            _closest(keys, reduced, mentions, rows, limit)
+            _best_coarse(keys, reduced, mentions, rows, limit)
             for rows in torch.split(
                 torch.arange(len(vectors), device=vectors.device), _ROWS_AT_ONCE
             )
@@ -202,26 +196,26 @@ class AntecedentScorer(nn.Module):
 
 
 def distance_classes(distances: Tensor) -> Tensor:
-    """Put distances of any shape into classes: 1 to 4 each on its own, then by powers of two."""
+    """Bucket distances of any shape: 1 to 4 each on its own, then by powers of two."""
     small = distances.clamp(min=1)
     large = torch.log2(small.float()).floor().long() + 2
     return torch.where(small <= 4, small - 1, large).clamp(max=_DISTANCES - 1)
 
 
-def _closest(
+def _best_coarse(
     keys: Tensor, vectors: Tensor, mentions: Tensor, rows: Tensor, limit: int
 ) -> tuple[Tensor, Tensor]:
-    """Choose the most likely antecedents of some spans by the cheap score.
+    """Select the most likely antecedents of some spans by the cheap score.
 
     Args:
-        keys: Of all spans, `(spans, hidden)`.
-        vectors: Of all spans, `(spans, hidden)`.
+        keys: Keys of all spans, `(spans, hidden)`.
+        vectors: Vectors of all spans, `(spans, hidden)`.
         mentions: Log-probabilities that they are mentions, `(spans,)`.
         rows: Numbers of the spans in question, `(rows,)`.
-        limit: How many antecedents.
+        limit: Number of antecedents.
 
     Returns:
-        Numbers of spans and whether they are earlier ones, `(rows, n)`.
+        Numbers of spans, and whether they are earlier ones, `(rows, n)`.
     """
     with torch.no_grad():
         scores = (keys[rows] @ vectors.T).float() / math.sqrt(keys.shape[1]) + mentions
@@ -232,28 +226,28 @@ def _closest(
 
 
 def antecedent_loss(antecedents: Antecedents, clusters: Tensor) -> Tensor:
-    """Give the sum over spans of -log p(any right antecedent), shape `()`.
+    """Return the sum over spans of -log p(any correct antecedent), shape `()`.
 
-    No antecedent is right for spans that are no mentions, and for mentions of a cluster none of
-    whose mentions is among the antecedents.
+    "No antecedent" is correct for spans that are no mentions, and for mentions without an
+    antecedent of their cluster.
 
     Args:
         antecedents: Of all spans.
         clusters: Numbers of the spans' clusters, `(spans,)`; 0 for none.
     """
     own = clusters.unsqueeze(1)
-    right = (clusters[antecedents.numbers] == own) & (own > 0) & antecedents.mask
+    correct = (clusters[antecedents.numbers] == own) & (own > 0) & antecedents.mask
     lowest = torch.finfo(antecedents.scores.dtype).min
     scores = antecedents.scores.masked_fill(~antecedents.mask, lowest)
     nothing = scores.new_zeros(len(scores), 1)
-    none_right = ~right.any(dim=1, keepdim=True)
+    no_correct = ~correct.any(dim=1, keepdim=True)
     scores = torch.cat([nothing, scores], dim=1)
-    right = torch.cat([none_right, right], dim=1)
-    return (scores.logsumexp(1) - scores.masked_fill(~right, lowest).logsumexp(1)).sum()
+    correct = torch.cat([no_correct, correct], dim=1)
+    return (scores.logsumexp(1) - scores.masked_fill(~correct, lowest).logsumexp(1)).sum()
 
 
 def best_antecedents(antecedents: Antecedents) -> Tensor:
-    """Give the number of each span's best antecedent, `(spans,)`; -1 if none has more than 0."""
+    """Return the number of each span's best antecedent, `(spans,)`; -1 if none scores above 0."""
     lowest = torch.finfo(antecedents.scores.dtype).min
     best, place = antecedents.scores.masked_fill(~antecedents.mask, lowest).max(dim=1)
     chosen = antecedents.numbers.gather(1, place.unsqueeze(1)).squeeze(1)

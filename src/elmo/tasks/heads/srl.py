@@ -1,10 +1,10 @@
 """Semantic roles: who did what to whom, for one predicate at a time.
 
-* words with a flag that says which is the predicate -> deep biLSTM with highways (after He et al.
-  2017, the baseline of the paper) -> scores of IOB tags;
-* trained by plain cross-entropy, decoded by Viterbi so that tags keep to the rules of IOB2;
-* a small biLSTM on the side learns which words are predicates, so that raw text can be read; words
-  in brackets (`The cat [sat] down .`) are taken as predicates instead.
+* words with a predicate flag -> deep biLSTM with highways (after He et al. 2017, the baseline of
+  the paper) -> scores of IOB tags;
+* trained by cross-entropy, decoded by Viterbi under the constraints of IOB2;
+* a small separate biLSTM learns which words are predicates, so that raw text can be read; words in
+  brackets (`The cat [sat] down .`) are taken as predicates instead.
 """
 
 from __future__ import annotations
@@ -23,19 +23,17 @@ from torch import Tensor, nn
 from elmo.tasks.heads.base import FeatureDims, Head, Layout, Task, Words, WordVectors, send
 from elmo.tasks.heads.crf import FORBIDDEN, tag_rules, viterbi
 from elmo.tasks.heads.encoders import BiLstm, HighwayLstm, SequenceDropout
-from elmo.tasks.heads.labels import require_labels, tag_numbers, tell_of_unknown
-from elmo.tasks.heads.limits import short_enough
-from elmo.tasks.heads.tag_schemes import spans_of
-from elmo.tasks.metrics.roles import role_score
-from elmo.tasks.metrics.scores import Score
+from elmo.tasks.heads.labels import require_labels, tag_numbers, warn_of_unknown_tags
+from elmo.tasks.metrics.scores import Score, role_score
 from elmo.tasks.readers.examples import Frame
 from elmo.tasks.readers.formats import read_frames
 from elmo.tasks.recipe import ReadOptions, Recipe
+from elmo.tasks.tag_schemes import spans_of
 from elmo.text.files import get_tokenizer
 
 _FLAG_DIM = 32
 _FINDER_SHARE = 2
-"""The biLSTM that finds predicates is narrower by this."""
+"""The biLSTM that finds predicates is narrower by this factor."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +42,7 @@ class SrlExample:
 
     words: Words
     predicate: int | None
-    """Number of the predicate's word; None where predicates are to be found."""
+    """Number of the predicate's word; None where predicates must be found."""
     tags: list[str] | None = None
     predicates: tuple[int, ...] = ()
     """All predicates of the sentence."""
@@ -61,22 +59,22 @@ class SrlBatch:
     tags: Tensor
     """Numbers of tags, `(frames, time)`."""
     predicates: Tensor
-    """Whether a word is a predicate, of this frame or another, `(frames, time)`."""
+    """1 at predicates, of this frame or another, 0 elsewhere, `(frames, time)`."""
     wanted: tuple[int | None, ...]
-    """The predicate of each frame; None where predicates are to be found."""
+    """The predicate of each frame; None where predicates must be found."""
 
 
 @dataclass(frozen=True)
 class SrlPrediction:
-    """What was found in one sentence."""
+    """Predicates of one sentence and their arguments."""
 
     frames: tuple[tuple[int, tuple[str, ...]], ...]
     """Predicates and their tags; exactly one if the predicate was given."""
     found: tuple[int, ...]
-    """The words that look like predicates."""
+    """The words classified as predicates."""
 
 
-class RoleLabeller(Head[SrlBatch, SrlPrediction]):
+class RoleLabeler(Head[SrlBatch, SrlPrediction]):
     """The network; see the module.
 
     Args:
@@ -103,22 +101,22 @@ class RoleLabeller(Head[SrlBatch, SrlPrediction]):
             self.register_buffer(f"_{name}", scores, persistent=False)
 
     def roles(self, words: WordVectors, layout: Layout, flags: Tensor) -> Tensor:
-        """Give the scores of tags, `(frames, time, tags)`, for flags `(frames, time)`."""
+        """Return the scores of tags, `(frames, time, tags)`, for flags `(frames, time)`."""
         padded = words.padded(layout)
         vectors = torch.cat([padded.input, self.flag(flags)], dim=-1)
         encoded = self.encoder(self.input_dropout(vectors), padded.layout)
-        scores: Tensor = self.output(padded.beside(encoded))
+        scores: Tensor = self.output(padded.join(encoded))
         return scores
 
     def predicates(self, words: WordVectors, layout: Layout) -> Tensor:
-        """Give for each word how much it looks like a predicate, `(frames, time)`."""
+        """Return the log-odds of each word being a predicate, `(frames, time)`."""
         padded = words.padded(layout)
-        encoded = padded.beside(self.finder(padded.input, padded.layout))
+        encoded = padded.join(self.finder(padded.input, padded.layout))
         scores: Tensor = self.finder_output(encoded).squeeze(-1)
         return scores
 
     def loss(self, words: WordVectors, batch: SrlBatch) -> Tensor:
-        """Give the mean cross-entropies of tags and of being a predicate, summed, shape `()`."""
+        """Return the sum of the mean cross-entropies of tags and of predicates, shape `()`."""
         unpad = batch.layout.unpad
         tags = unpad(self.roles(words, batch.layout, batch.flags)).float()
         found = unpad(self.predicates(words, batch.layout)).float()
@@ -127,10 +125,10 @@ class RoleLabeller(Head[SrlBatch, SrlPrediction]):
         )
 
     def predict(self, words: WordVectors, batch: SrlBatch) -> list[SrlPrediction]:
-        """Find the roles of given predicates, or of all that look like one."""
+        """Return the roles of given predicates, or of all words classified as predicates."""
         scores = self.predicates(words, batch.layout).float()
-        looks = ((scores > 0) & batch.layout.mask).tolist()
-        found = [tuple(k for k, is_one in enumerate(row) if is_one) for row in looks]
+        positive = ((scores > 0) & batch.layout.mask).tolist()
+        found = [tuple(k for k, is_one in enumerate(row) if is_one) for row in positive]
         asked = [
             (number, predicate)
             for number, given in enumerate(batch.wanted)
@@ -177,42 +175,38 @@ class Srl(Task[SrlExample, SrlBatch, SrlPrediction]):
         mix_l2=0.001,
     )
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "tags", tuple(self.tags))
-
     @classmethod
     def read(cls, paths: Sequence[Path], options: ReadOptions) -> list[SrlExample]:
         """Read PropBank's JSON lines, or columns of brackets."""
-        frames = short_enough(read_frames(paths, options), options.max_words)
-        # Frames of one sentence stand together.
+        frames = read_frames(paths, options)  # those of one sentence are neighbors
         return [
             example
             for _, group in groupby(frames, key=lambda frame: (frame.place, frame.words))
-            for example in _together(list(group))
+            for example in _examples_of(list(group))
         ]
 
     @classmethod
     def from_examples(cls, examples: Sequence[SrlExample], options: ReadOptions) -> Self:
-        """Learn the roles."""
+        """Collect the roles."""
         del options
         tags = require_labels(tag for example in examples for tag in example.tags or ())
         roles = sorted({tag[2:] for tag in tags if tag != "O"})
         return cls(("O", *(f"{prefix}-{role}" for role in roles for prefix in "BI")))
 
     def check(self, examples: Sequence[SrlExample]) -> None:
-        """Tell of roles that the training data do not have."""
-        tell_of_unknown(((tag, e.place) for e in examples for tag in e.tags or ()), self.tags)
+        """Warn of roles that the training data do not have."""
+        warn_of_unknown_tags(((tag, e.place) for e in examples for tag in e.tags or ()), self.tags)
 
     def sentences(self, example: SrlExample) -> list[Words]:
-        """Give the sentence."""
+        """Return the sentence."""
         return [example.words]
 
-    def build(self, dims: FeatureDims, recipe: Recipe) -> RoleLabeller:
-        """Make the network."""
-        return RoleLabeller(dims, self.tags, recipe)
+    def build(self, dims: FeatureDims, recipe: Recipe) -> RoleLabeler:
+        """Build the network."""
+        return RoleLabeler(dims, self.tags, recipe)
 
     def collate(self, examples: Sequence[SrlExample]) -> SrlBatch:
-        """Make a batch."""
+        """Return a batch."""
         layout = Layout.of([len(example.words) for example in examples])
         length = layout.mask.shape[1]
         predicates = np.zeros((len(examples), length), dtype=np.float32)
@@ -229,15 +223,11 @@ class Srl(Task[SrlExample, SrlBatch, SrlPrediction]):
     def evaluate(
         self, examples: Sequence[SrlExample], predictions: Sequence[SrlPrediction]
     ) -> dict[str, float]:
-        """Give F1 of arguments for the predicates of the data, and how well those are found."""
+        """Return F1 of arguments for the gold predicates, and F1 of finding predicates."""
         gold = [example.tags or [] for example in examples]
         score = role_score(gold, [prediction.frames[0][1] for prediction in predictions])
-        return {
-            "f1": score.f1,
-            "precision": score.precision,
-            "recall": score.recall,
-            "predicate_f1": _predicate_score(examples, predictions).f1,
-        }
+        predicates = _predicate_score(examples, predictions)
+        return {**score.as_dict(), "predicate_f1": predicates.f1}
 
     def parse(self, text: str, options: ReadOptions) -> list[SrlExample]:
         """Split a raw text; words in brackets are the predicates of their sentence."""
@@ -249,7 +239,7 @@ class Srl(Task[SrlExample, SrlBatch, SrlPrediction]):
         return examples
 
     def render(self, example: SrlExample, prediction: SrlPrediction) -> dict[str, Any]:
-        """Show the words, and for each predicate its arguments with their words."""
+        """Return the words, and for each predicate its arguments with their words."""
         frames = []
         for predicate, tags in prediction.frames:
             arguments = [
@@ -268,7 +258,7 @@ class Srl(Task[SrlExample, SrlBatch, SrlPrediction]):
         return {"words": example.words, "frames": frames}
 
 
-def _together(frames: Sequence[Frame]) -> list[SrlExample]:
+def _examples_of(frames: Sequence[Frame]) -> list[SrlExample]:
     predicates = tuple(sorted({frame.predicate for frame in frames}))
     return [
         SrlExample(frame.words, frame.predicate, frame.tags, predicates, frame.place)
@@ -285,7 +275,7 @@ def _flags(predicates: Sequence[int | None], length: int) -> Tensor:
 
 
 def _predicate_score(examples: Sequence[SrlExample], predictions: Sequence[SrlPrediction]) -> Score:
-    """Count the predicates of each sentence once, however many frames it has."""
+    """Score the predicates of each sentence, counted once however many frames it has."""
     pairs = zip(examples, predictions, strict=True)
     sentences = {(e.place, tuple(e.words)): (set(e.predicates), set(p.found)) for e, p in pairs}
     return Score.of_counts(
@@ -296,7 +286,7 @@ def _predicate_score(examples: Sequence[SrlExample], predictions: Sequence[SrlPr
 
 
 def _without_brackets(tokens: Words) -> tuple[Words, list[int]]:
-    """Take marks off: `[sat]`, or `[` `sat` `]` if the tokenizer split them."""
+    """Remove the brackets of `[sat]`, or `[` `sat` `]` if the tokenizer split them."""
     words: Words = []
     marked: list[int] = []
     place = 0

@@ -1,8 +1,8 @@
 """Tags of words: named entities and other spans, parts of speech.
 
-* words -> biLSTM layers, with sequence dropout before each -> scores of tags;
-* spans (IOB tags) are learned as BIOES with a CRF that keeps to the rules of the scheme, as in the
-  baseline of the paper; tags that stand for themselves (parts of speech) by plain cross-entropy.
+* words -> biLSTM layers, with variational dropout before each -> scores of tags;
+* spans (IOB tags) are learned as BIOES with a CRF constrained to the scheme, as in the baseline of
+  the paper; tags that encode no spans (parts of speech) by cross-entropy.
 """
 
 from __future__ import annotations
@@ -18,14 +18,12 @@ from torch import Tensor, nn
 from elmo.tasks.heads.base import FeatureDims, Head, Layout, Task, Words, WordVectors
 from elmo.tasks.heads.crf import Crf, tag_rules
 from elmo.tasks.heads.encoders import BiLstm
-from elmo.tasks.heads.labels import require_labels, tag_numbers, tell_of_unknown
-from elmo.tasks.heads.limits import short_enough
-from elmo.tasks.heads.tag_schemes import scheme_of, spans_of, to_bioes, to_iob2
-from elmo.tasks.metrics.entities import entity_score
-from elmo.tasks.metrics.labels import accuracy, macro_f1
+from elmo.tasks.heads.labels import require_labels, tag_numbers, warn_of_unknown_tags
+from elmo.tasks.metrics.scores import accuracy, macro_f1, span_score
 from elmo.tasks.readers.examples import TaggedSentence
 from elmo.tasks.readers.formats import read_tagged
 from elmo.tasks.recipe import ReadOptions, Recipe
+from elmo.tasks.tag_schemes import scheme_of, spans_of, to_bioes, to_iob2
 from elmo.text.files import get_tokenizer
 
 
@@ -35,7 +33,7 @@ class TagBatch:
 
     layout: Layout
     tags: Tensor
-    """Numbers of tags, `(sentences, time)`; 0 where there is none."""
+    """Numbers of tags, `(sentences, time)`; 0 at padding."""
 
 
 class Tagger(Head[TagBatch, list[str]]):
@@ -57,14 +55,14 @@ class Tagger(Head[TagBatch, list[str]]):
         self.crf = Crf(tag_rules(tags, "bioes")) if spans else None
 
     def forward(self, words: WordVectors, batch: TagBatch) -> Tensor:
-        """Give the scores of tags, `(sentences, time, tags)`."""
+        """Return the scores of tags, `(sentences, time, tags)`."""
         padded = words.padded(batch.layout)
-        encoded = padded.beside(self.encoder(padded.input, padded.layout))
+        encoded = padded.join(self.encoder(padded.input, padded.layout))
         scores: Tensor = self.output(self.dropout(encoded))
         return scores
 
     def loss(self, words: WordVectors, batch: TagBatch) -> Tensor:
-        """Give the mean negative log-likelihood, of a sentence (CRF) or of a word, shape `()`."""
+        """Return the mean negative log-likelihood, of a sentence (CRF) or of a word, shape `()`."""
         scores, mask = self(words, batch), batch.layout.mask
         if self.crf is not None:
             return -self.crf.log_likelihood(scores, batch.tags, mask).mean()
@@ -72,7 +70,7 @@ class Tagger(Head[TagBatch, list[str]]):
         return F.cross_entropy(unpad(scores).float(), unpad(batch.tags))
 
     def predict(self, words: WordVectors, batch: TagBatch) -> list[list[str]]:
-        """Give the best tags of each sentence."""
+        """Return the best tags of each sentence."""
         scores, mask = self(words, batch), batch.layout.mask
         if self.crf is not None:
             paths = self.crf.decode(scores, mask)
@@ -89,7 +87,7 @@ class Tag(Task[TaggedSentence, TagBatch, list[str]]):
     tags: tuple[str, ...]
     """BIOES where the tags are spans, else as they are in the data."""
     spans: bool
-    """Whether tags stand for spans."""
+    """Whether tags encode spans."""
 
     name: ClassVar[str] = "tag"
     metric: ClassVar[str] = "score"
@@ -105,58 +103,50 @@ class Tag(Task[TaggedSentence, TagBatch, list[str]]):
         mix_l2=0.001,
     )
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "tags", tuple(self.tags))
-
     @classmethod
     def read(cls, paths: Sequence[Path], options: ReadOptions) -> list[TaggedSentence]:
         """Read CoNLL columns or CoNLL-U."""
-        return short_enough(read_tagged(paths, options), options.max_words)
+        return read_tagged(paths, options)
 
     @classmethod
     def from_examples(cls, examples: Sequence[TaggedSentence], options: ReadOptions) -> Self:
-        """Learn the tags, and whether they are spans."""
+        """Collect the tags, and whether they encode spans."""
         del options
         spans = scheme_of(example.tags or [] for example in examples) != "labels"
-        tags = require_labels(tag for e in examples for tag in _as_learned(e, spans))
+        tags = require_labels(tag for e in examples for tag in _targets(e, spans))
         if spans:  # every type may have spans of every length, whatever the training data have
             types = sorted({tag[2:] for tag in tags if tag != "O"})
             tags = ("O", *(f"{prefix}-{kind}" for kind in types for prefix in "BIES"))
         return cls(tags, spans)
 
     def check(self, examples: Sequence[TaggedSentence]) -> None:
-        """Tell of tags that the training data do not have."""
-        tell_of_unknown(
-            ((tag, e.place) for e in examples for tag in _as_learned(e, self.spans)), self.tags
+        """Warn of tags that the training data do not have."""
+        warn_of_unknown_tags(
+            ((tag, e.place) for e in examples for tag in _targets(e, self.spans)), self.tags
         )
 
     def sentences(self, example: TaggedSentence) -> list[Words]:
-        """Give the sentence."""
+        """Return the sentence."""
         return [example.words]
 
     def build(self, dims: FeatureDims, recipe: Recipe) -> Tagger:
-        """Make the network."""
+        """Build the network."""
         return Tagger(dims, self.tags, self.spans, recipe)
 
     def collate(self, examples: Sequence[TaggedSentence]) -> TagBatch:
-        """Make a batch."""
+        """Return a batch."""
         layout = Layout.of([len(example.words) for example in examples])
-        rows = [_as_learned(example, self.spans) for example in examples]
+        rows = [_targets(example, self.spans) for example in examples]
         return TagBatch(layout, tag_numbers(rows, self.tags, layout.mask.shape[1]))
 
     def evaluate(
         self, examples: Sequence[TaggedSentence], predictions: Sequence[list[str]]
     ) -> dict[str, float]:
-        """Give F1 of spans, or accuracy of tags, as `score` and under its own name."""
+        """Return F1 of spans, or accuracy of tags, as `score` and under its own name."""
         gold = [example.tags or [] for example in examples]
         if self.spans:
-            score = entity_score(gold, predictions)
-            return {
-                "score": score.f1,
-                "f1": score.f1,
-                "precision": score.precision,
-                "recall": score.recall,
-            }
+            score = span_score(gold, predictions)
+            return {"score": score.f1, **score.as_dict()}
         flat = [tag for tags in gold for tag in tags]
         predicted = [tag for tags in predictions for tag in tags]
         right = accuracy(flat, predicted)
@@ -167,7 +157,7 @@ class Tag(Task[TaggedSentence, TagBatch, list[str]]):
         return [TaggedSentence(words) for words in get_tokenizer(options.tokenizer).sentences(text)]
 
     def render(self, example: TaggedSentence, prediction: list[str]) -> dict[str, Any]:
-        """Show words and tags (spans in IOB2), and the spans with their words."""
+        """Return words and tags (spans in IOB2), and the spans with their words."""
         shown: dict[str, Any] = {"words": example.words, "tags": prediction}
         if self.spans:
             spans = spans_of(prediction)
@@ -179,6 +169,6 @@ class Tag(Task[TaggedSentence, TagBatch, list[str]]):
         return shown
 
 
-def _as_learned(example: TaggedSentence, spans: bool) -> list[str]:
+def _targets(example: TaggedSentence, spans: bool) -> list[str]:
     tags = example.tags or []
     return to_bioes(spans_of(tags), len(tags)) if spans else tags

@@ -1,4 +1,4 @@
-"""Answers as SQuAD v1.1 measures them: exact match, and F1 of words, after normalisation."""
+"""Answers as SQuAD v1.1 scores them: exact match, and F1 of words, after normalization."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ _ARTICLES = re.compile(r"\b(a|an|the)\b")
 
 
 def normalized(answer: str) -> str:
-    """Lower-case, drop ASCII punctuation, then articles, then superfluous white space."""
+    """Lower-case a text; remove ASCII punctuation, then articles, then superfluous white space."""
     bare = answer.lower().translate(_PUNCTUATION)
     return " ".join(_ARTICLES.sub(" ", bare).split())
 
 
 def answer_f1(predicted: str, gold: str) -> float:
-    """Give the F1 of the words of two answers; 0 if they share none, even if both are empty."""
-    given, meant = normalized(predicted).split(), normalized(gold).split()
-    common = (Counter(given) & Counter(meant)).total()
-    return Score.of_counts(common, len(given), len(meant)).f1
+    """Return the F1 of the words of two answers; 0 if they share none, even if both are empty."""
+    found, true = normalized(predicted).split(), normalized(gold).split()
+    common = (Counter(found) & Counter(true)).total()
+    return Score.of_counts(common, len(found), len(true)).f1
 
 
 def answer_scores(gold: Sequence[Sequence[str]], predicted: Sequence[str]) -> dict[str, float]:
-    """Measure answers, each by the one of the right answers that it is closest to.
+    """Score answers, each against the closest of the correct answers.
 
     Args:
-        gold: For every question what people answered.
-        predicted: The same, predicted.
+        gold: For every question the correct answers.
+        predicted: For every question one answer.
 
     Returns:
         `exact_match` and `f1`, means over all questions, from 0 to 1.

@@ -1,41 +1,42 @@
 """Coreference: MUC, B3, CEAFe and their average, as the CoNLL scorer (version 8) defines them.
 
-Counts of all documents are added up before they are divided. Mentions are what the clusters hold:
-those that only one side has count as errors of B3 and CEAFe without further correction.
+Counts are summed over documents before the division. Mentions are what the clusters hold: those on
+one side only count as errors of B3 and CEAFe without further correction.
 
 Singletons, clusters of one mention, count as the clusters are given: B3 and CEAFe reward and punish
-them, MUC does not see them. Where a corpus annotates none (OntoNotes), predict none; where it does
-(LitBank), both figures are worth knowing, and `without_singletons` takes them off both sides.
+them, MUC ignores them. Where a corpus annotates none (OntoNotes), predict none; where it does
+(LitBank), both figures are of interest, and `without_singletons` removes them from both sides.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Hashable, Sequence
+from typing import Any
 
 import numpy as np
 
-from elmo.tasks.metrics.assignment import best_assignment
+from elmo.errors import MissingExtraError
 from elmo.tasks.metrics.scores import Score, ratio
 
 Clusters = Sequence[Collection[Hashable]]
-"""Groups of mentions; a mention is in one group at most."""
+"""Sets of mentions; a mention is in one of them at most."""
 
 
 def without_singletons(clusters: Clusters) -> list[Collection[Hashable]]:
-    """Give the clusters of two mentions and more."""
+    """Return the clusters of two mentions and more."""
     return [cluster for cluster in clusters if len(cluster) > 1]
 
 
 def coreference_scores(gold: Sequence[Clusters], predicted: Sequence[Clusters]) -> dict[str, Score]:
-    """Measure the clusters of documents.
+    """Score the clusters of documents.
 
     Args:
         gold: The clusters of each document.
         predicted: The same, predicted.
 
     Returns:
-        Scores `muc`, `b3` and `ceafe`, and `mentions`, that of finding mentions at all.
+        Scores `muc`, `b3` and `ceafe`, and `mentions`, that of mention detection.
     """
     pairs = list(zip(gold, predicted, strict=True))
     measures = {"muc": _muc, "b3": _b3, "ceafe": _ceafe, "mentions": _mentions}
@@ -47,8 +48,17 @@ def coreference_scores(gold: Sequence[Clusters], predicted: Sequence[Clusters]) 
     return scores
 
 
+def assignment_solver() -> Any:
+    """Return SciPy's solver of the assignment problem, which aligns clusters."""
+    try:
+        from scipy.optimize import linear_sum_assignment
+    except ImportError:
+        raise MissingExtraError("scores of coreference", "tasks") from None
+    return linear_sum_assignment
+
+
 def average_f1(scores: dict[str, Score]) -> float:
-    """Give the mean of the F1 of MUC, B3 and CEAFe, the figure by which systems are compared."""
+    """Return the mean F1 of MUC, B3 and CEAFe, the figure by which systems are compared."""
     return sum(scores[name].f1 for name in ("muc", "b3", "ceafe")) / 3
 
 
@@ -57,7 +67,7 @@ def _cluster_of(clusters: Clusters) -> dict[Hashable, int]:
 
 
 def _muc(key: Clusters, response: Clusters) -> tuple[float, float]:
-    """Count links of the key that the response has, and all links."""
+    """Count the links of the key that the response has, and all links."""
     where = _cluster_of(response)
     found = total = 0
     for cluster in key:
@@ -68,7 +78,7 @@ def _muc(key: Clusters, response: Clusters) -> tuple[float, float]:
 
 
 def _b3(key: Clusters, response: Clusters) -> tuple[float, float]:
-    """Add up, for each mention of the key, the share of its cluster found with it; and count."""
+    """Sum over mentions of the key the share of its cluster found with it; and count mentions."""
     where = _cluster_of(response)
     found = 0.0
     for cluster in key:
@@ -78,22 +88,23 @@ def _b3(key: Clusters, response: Clusters) -> tuple[float, float]:
 
 
 def _ceafe(key: Clusters, response: Clusters) -> tuple[float, float]:
-    """Add up the likeness of clusters paired in the best way; and count clusters of the key."""
+    """Sum the similarity of clusters under the best alignment; and count clusters of the key."""
     if not key or not response:
         return 0.0, len(key)
     where = _cluster_of(response)
-    alike = np.zeros((len(key), len(response)))
+    similarity = np.zeros((len(key), len(response)))
     for number, cluster in enumerate(key):
         for mention in cluster:
             if mention in where:
-                alike[number, where[mention]] += 1
+                similarity[number, where[mention]] += 1
     sizes = np.add.outer([len(c) for c in key], [len(c) for c in response])
-    alike = 2 * alike / sizes
-    return sum(float(alike[pair]) for pair in best_assignment(alike)), len(key)
+    similarity = 2 * similarity / sizes
+    pairs = zip(*assignment_solver()(similarity, maximize=True), strict=True)
+    return sum(float(similarity[pair]) for pair in pairs), len(key)
 
 
 def _mentions(key: Clusters, response: Clusters) -> tuple[float, float]:
-    """Count mentions of the key that the response has, and all of them."""
+    """Count the mentions of the key that the response has, and all of them."""
     where = _cluster_of(response)
     return (
         sum(mention in where for cluster in key for mention in cluster),

@@ -1,4 +1,4 @@
-"""Precision, recall and F1."""
+"""Accuracy; precision, recall and F1 of labels, of spans and of semantic roles."""
 
 from __future__ import annotations
 
@@ -7,26 +7,31 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Self
 
+from elmo.tasks.tag_schemes import spans_of
+
 Tags = Sequence[str]
-Finds = Callable[[Tags], Sequence[tuple[str, Hashable]]]
-"""Finds what tags say: the kind of each thing, and what makes it this one."""
+Argument = tuple[str, tuple[tuple[int, int], ...]]
+"""A role and its pieces: first word, and the one behind the last."""
+
+_VERB = "V"
+_CONTINUED = "C-"
 
 
 def ratio(part: float, whole: float) -> float:
-    """Divide; 0 where there is nothing to divide by."""
+    """Divide; return 0 for a denominator of 0."""
     return part / whole if whole else 0.0
 
 
 @dataclass(frozen=True)
 class Score:
-    """How many of the predictions are right, and how much of the truth was found."""
+    """Precision and recall."""
 
     precision: float
     recall: float
 
     @classmethod
     def of_counts(cls, correct: int, predicted: int, gold: int) -> Self:
-        """Make a score of numbers of things; nothing predicted or nothing to find gives 0."""
+        """Compute a score from counts; nothing predicted or nothing to find scores 0."""
         return cls(ratio(correct, predicted), ratio(correct, gold))
 
     @property
@@ -34,35 +39,83 @@ class Score:
         """Harmonic mean of the two."""
         return ratio(2 * self.precision * self.recall, self.precision + self.recall)
 
+    def as_dict(self) -> dict[str, float]:
+        """Return F1, precision and recall by name."""
+        return {"f1": self.f1, "precision": self.precision, "recall": self.recall}
 
-class Tally:
-    """Counts things that tags say, by kind: right ones, predicted ones, those that were meant.
+
+# --- one label per example ------------------------------------------------------------------------
+
+
+def accuracy(gold: Sequence[str], predicted: Sequence[str]) -> float:
+    """Return the share of correct labels."""
+    return ratio(sum(a == b for a, b in zip(gold, predicted, strict=True)), len(gold))
+
+
+def macro_f1(gold: Sequence[str], predicted: Sequence[str]) -> float:
+    """Return the mean F1 of all labels that are in the data or predicted, each counting alike."""
+    correct = Counter(a for a, b in zip(gold, predicted, strict=True) if a == b)
+    true, found = Counter(gold), Counter(predicted)
+    labels = sorted(true | found)
+    scores = [Score.of_counts(correct[label], found[label], true[label]) for label in labels]
+    return ratio(sum(score.f1 for score in scores), len(scores))
+
+
+# --- spans of words -------------------------------------------------------------------------------
+
+
+def span_score(gold: Sequence[Tags], predicted: Sequence[Tags]) -> Score:
+    """Score typed spans as the CoNLL scorer and seqeval do.
+
+    A predicted span is correct if its first word, its last word and its type are. Spans of all
+    sentences are counted together (micro average). Tags may follow any scheme: `I-X` after `O`
+    begins a span.
 
     Args:
         gold: The tags of every sentence.
         predicted: The same, predicted.
-        finds: Finds the things of a sentence.
     """
+    return _micro_average(gold, predicted, spans_of)
 
-    def __init__(self, gold: Sequence[Tags], predicted: Sequence[Tags], finds: Finds) -> None:
-        self._correct: Counter[str] = Counter()
-        self._given: Counter[str] = Counter()
-        self._meant: Counter[str] = Counter()
-        for gold_tags, predicted_tags in zip(gold, predicted, strict=True):
-            if len(gold_tags) != len(predicted_tags):
-                raise ValueError(f"{len(predicted_tags)} tags predicted for {len(gold_tags)} words")
-            true, found = finds(gold_tags), finds(predicted_tags)
-            self._correct.update(kind for kind, _ in set(true) & set(found))
-            self._given.update(kind for kind, _ in found)
-            self._meant.update(kind for kind, _ in true)
 
-    def score(self) -> Score:
-        """Give the score of all things together."""
-        return Score.of_counts(self._correct.total(), self._given.total(), self._meant.total())
+def role_score(gold: Sequence[Tags], predicted: Sequence[Tags]) -> Score:
+    """Score arguments of all predicates together, as the scorer of CoNLL-2005 (srl-eval) does.
 
-    def scores(self) -> dict[str, Score]:
-        """Give the score of each kind, sorted."""
-        return {
-            kind: Score.of_counts(self._correct[kind], self._given[kind], self._meant[kind])
-            for kind in sorted(self._given | self._meant)
-        }
+    Args:
+        gold: For every predicate the tags of its sentence.
+        predicted: The same, predicted.
+    """
+    return _micro_average(gold, predicted, arguments_of)
+
+
+def arguments_of(tags: Tags) -> list[Argument]:
+    """Return the arguments of one predicate, without the predicate (`V`, `C-V`) itself.
+
+    The pieces of a discontinuous argument (`A1 ... C-A1`) are one argument, correct if all of them
+    are; a piece `C-A1` without an `A1` before it is an `A1`. Roles of referents (`R-A1`) are roles
+    of their own.
+    """
+    pieces: list[tuple[str, list[tuple[int, int]]]] = []
+    for start, stop, role in spans_of(tags):
+        heading = role.removeprefix(_CONTINUED)
+        begun = [piece for piece in pieces if piece[0] == heading]
+        if heading != role and begun:
+            begun[-1][1].append((start, stop))
+        else:
+            pieces.append((heading, [(start, stop)]))
+    return [(role, tuple(places)) for role, places in pieces if role != _VERB]
+
+
+def _micro_average(
+    gold: Sequence[Tags], predicted: Sequence[Tags], parse: Callable[[Tags], Sequence[Hashable]]
+) -> Score:
+    """Score what `parse` finds in the tags of every sentence."""
+    correct = n_found = n_true = 0
+    for gold_tags, predicted_tags in zip(gold, predicted, strict=True):
+        if len(gold_tags) != len(predicted_tags):
+            raise ValueError(f"{len(predicted_tags)} tags predicted for {len(gold_tags)} words")
+        true, found = parse(gold_tags), parse(predicted_tags)
+        correct += len(set(true) & set(found))
+        n_found += len(found)
+        n_true += len(true)
+    return Score.of_counts(correct, n_found, n_true)

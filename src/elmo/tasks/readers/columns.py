@@ -1,19 +1,23 @@
 """Words and tags in columns, a word on each line, a blank line between sentences.
 
 CoNLL-2003 (`EU NNP B-NP B-ORG`), WNUT-17 (`word<TAB>tag`) and their many relatives. Columns are
-parted by tabs where a line has any, else by white space. `-DOCSTART-` lines are no sentences, and
-lines that begin with `#` above a sentence and do not look like its words are comments.
+separated by tabs where a line has any, else by white space. `-DOCSTART-` lines are no sentences,
+and lines that begin with `#` above a sentence and do not look like its words are comments. CoNLL-U
+has a reader of its own.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from elmo.tasks.heads.tag_schemes import irregular_places, is_span_tag, scheme_of, spans_of, to_iob2
+from elmo.errors import InputError
 from elmo.tasks.readers.examples import TaggedSentence
 from elmo.tasks.readers.files import Line, Remarks, blocks, not_empty, place, problem
+from elmo.tasks.tag_schemes import irregular_places, is_span_tag, scheme_of, spans_of, to_iob2
+from elmo.text import conllu
 
 _DOCUMENT = "-DOCSTART-"
+_FIELDS = ("lemma", "upos", "xpos", "feats", "deprel")
 
 
 def read_columns(
@@ -21,11 +25,11 @@ def read_columns(
 ) -> list[TaggedSentence]:
     """Read sentences of words and tags.
 
-    Spans are given in IOB2 whether the file has IOB1, IOB2, BIOES or BILOU. Tags that are no spans
-    (parts of speech) stay as they are.
+    Spans are returned in IOB2 whether the file has IOB1, IOB2, BIOES or BILOU. Tags that encode no
+    spans (parts of speech) stay as they are.
 
     Args:
-        path: A file, packed or not.
+        path: A file, compressed or not.
         word_column: Column of the words, from 0; negative numbers count from the right.
         tag_column: Column of the tags.
         encoding: Of the file.
@@ -38,16 +42,44 @@ def read_columns(
         if len(columns) != len(rows[0][0][1]):
             remarks.add("sentences have another number of columns than the first", number)
     found = [_sentence(path, block, word_column, tag_column) for block in rows]
-    sentences = _normalised(found, remarks)
-    remarks.tell()
+    sentences = _normalized(found, remarks)
+    remarks.warn()
     return not_empty([sentence for _, sentence in sentences], path, "words with tags")
 
 
 _Row = tuple[int, list[str]]
 
 
+def read_conllu(
+    path: Path, *, field: str = "upos", encoding: str = "utf-8"
+) -> list[TaggedSentence]:
+    """Read sentences of words and one of their fields from CoNLL-U.
+
+    A sentence that lacks the field for a word is left out, with a counted warning.
+
+    Args:
+        path: A file, compressed or not.
+        field: What the tags are; parts of speech by default.
+        encoding: Of the file.
+    """
+    if field not in _FIELDS:
+        raise InputError(f"no field {field!r} in CoNLL-U: expected one of {_FIELDS}")
+    remarks = Remarks(path)
+    sentences = []
+    for rows in conllu.read_conllu(path, encoding):
+        tags = [row.field(field) for row in rows]
+        missing = [row.line for row, tag in zip(rows, tags, strict=True) if tag == "_"]
+        if missing and field != "feats":
+            remarks.add(f"sentences have a word without {field} and are left out", missing[0])
+        else:
+            words = [row.field("form") for row in rows]
+            sentences.append(TaggedSentence(words, tags, place(path, rows[0].line)))
+    remarks.warn()
+    return not_empty(sentences, path, f"sentences with {field}")
+
+
 def _columns(path: Path, block: list[Line]) -> list[_Row]:
-    """Split the lines of a sentence into columns; comments are left out."""
+    """Split the lines of a sentence into columns; skip comments."""
     rows = [(line.number, _split(line.text)) for line in block]
     width = len(rows[-1][1])
     while len(rows) > 1 and _is_comment(rows[0][1], [columns for _, columns in rows[1:]]):
@@ -63,7 +95,7 @@ def _columns(path: Path, block: list[Line]) -> list[_Row]:
 
 
 def _is_comment(columns: list[str], rest: list[list[str]]) -> bool:
-    """Tell whether the first line above others is none of them: `# id 7 domain=en`."""
+    """Check whether the first line above others is a comment: `# id 7 domain=en`."""
     if not columns[0].startswith("#"):
         return False
     if len(columns) != len(rest[-1]):
@@ -93,19 +125,19 @@ def _sentence(
     return numbers, TaggedSentence(words, tags, place(path, numbers[0]))
 
 
-def _normalised(
+def _normalized(
     found: list[tuple[list[int], TaggedSentence]], remarks: Remarks
 ) -> list[tuple[list[int], TaggedSentence]]:
-    """Give spans as IOB2, and remark on tags that go on with nothing."""
+    """Convert spans to IOB2, and count tags that continue no span."""
     scheme = scheme_of(sentence.tags or [] for _, sentence in found)
     if scheme == "labels":
         return found
-    normalised = []
+    normalized = []
     for numbers, sentence in found:
         tags = sentence.tags or []
         if scheme != "iob1":
             for k in irregular_places(tags):
-                remarks.add("tags go on with a span that is not there; they begin one", numbers[k])
+                remarks.add("tags continue a span that is not there; they begin one", numbers[k])
         tags = to_iob2(spans_of(tags), len(tags))
-        normalised.append((numbers, TaggedSentence(sentence.words, tags, sentence.place)))
-    return normalised
+        normalized.append((numbers, TaggedSentence(sentence.words, tags, sentence.place)))
+    return normalized

@@ -2,7 +2,7 @@
 
 `#begin document (name); part 000`, then a word on each line, a blank line between sentences, and
 `#end document`. The last column opens and closes mentions by the number of their cluster: `(3`,
-`3)`, `(3)`, several parted by `|`; `-`, `_` or nothing where there are none.
+`3)`, `(3)`, several separated by `|`; `-`, `_` or nothing where there are none.
 """
 
 from __future__ import annotations
@@ -26,10 +26,6 @@ def read_coreference(path: Path, *, encoding: str = "utf-8") -> list[Document]:
 
     Clusters are in the order of their first mentions, mentions in that of the text. A mention that
     is marked twice is taken once, with a counted warning.
-
-    Args:
-        path: A file, packed or not.
-        encoding: Of the file.
     """
     remarks = Remarks(path)
     documents: list[Document] = []
@@ -52,12 +48,12 @@ def read_coreference(path: Path, *, encoding: str = "utf-8") -> list[Document]:
             raise problem(path, number, "a word before '#begin document'")
     if current is not None:
         raise problem(path, last, f"the file ends inside of a document, expected {_END!r}")
-    remarks.tell()
+    remarks.warn()
     return not_empty(documents, path, "documents ('#begin document')")
 
 
 def find_documents(folder: Path) -> list[Path]:
-    """List the CoNLL files of a folder, sorted by name; one of `a.conll` and `a.conll.xz`."""
+    """Return the CoNLL files of a folder, sorted by name; one of `a.conll` and `a.conll.xz`."""
     files: dict[str, Path] = {}
     for file in sorted(folder.iterdir()):
         name, found, _ = file.name.partition("conll")
@@ -69,7 +65,7 @@ def find_documents(folder: Path) -> list[Path]:
 
 
 class _Builder:
-    """One document while it is read."""
+    """One document under construction."""
 
     def __init__(self, path: Path, number: int, header: str, remarks: Remarks) -> None:
         found = _BEGIN.match(header)
@@ -88,7 +84,7 @@ class _Builder:
         self._seen: dict[Span, int] = {}
 
     def add(self, number: int, text: str) -> None:
-        """Take a line."""
+        """Add a line."""
         if not text.strip():
             self._end_sentence()
             return
@@ -104,7 +100,7 @@ class _Builder:
         self._n_words += 1
 
     def _mark(self, number: int, marks: str) -> None:
-        """Open and close mentions at the word that was read last."""
+        """Open and close mentions at the last word."""
         if marks in _NOTHING:
             return
         for mark in marks.split("|"):
@@ -138,7 +134,7 @@ class _Builder:
             self._words = []
 
     def finished(self, number: int) -> list[Document]:
-        """Give the document; none if it has no words."""
+        """Return the document; none if it has no words."""
         self._end_sentence()
         for cluster, places in self._open.items():
             if places:

@@ -1,32 +1,22 @@
-"""Pairs of texts and what the first says about the second: SNLI's JSON lines, or tsv.
+"""Pairs of texts for textual entailment: SNLI's JSON lines, or tsv.
 
-Both have `sentence1` (the premise), `sentence2` (the hypothesis) and `gold_label`. Pairs on which
-people did not agree (label `-`) are left out, with a counted warning.
+Both have `sentence1` (the premise), `sentence2` (the hypothesis) and `gold_label`. Pairs without
+agreement of the annotators (label `-`) are left out, with a counted warning.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
 
 from elmo.tasks.readers.examples import EntailmentPair, Words
-from elmo.tasks.readers.files import (
-    Remarks,
-    json_lines,
-    not_empty,
-    numbered_lines,
-    place,
-    problem,
-    shown,
-    table_kind,
-)
+from elmo.tasks.readers.files import Remarks, listed, not_empty, place, problem, table_kind
+from elmo.tasks.readers.tables import table_records
 from elmo.text.files import Tokenizer
 
 _PREMISE, _HYPOTHESIS = "sentence1", "sentence2"
 _LABELS = ("gold_label", "label")
 _NO_AGREEMENT = "-"
-Record = tuple[int, dict[str, str]]
 
 
 def read_pairs(
@@ -40,20 +30,24 @@ def read_pairs(
     """Read pairs of texts.
 
     Args:
-        path: A .jsonl or .tsv file, packed or not; a tsv file begins with the names of its columns.
+        path: A .jsonl or .tsv file, compressed or not; a tsv file begins with the names of its
+            columns.
         tokenizer: Splits texts into words. The parses of SNLI are not used, so that all files of a
             task are split alike.
         label_column: Name of the label; `gold_label` or `label` by default.
-        kind: `jsonl` or `tsv`; told by the file's name if None.
+        kind: `jsonl` or `tsv`; by the file's name if None.
         encoding: Of the file.
     """
     remarks = Remarks(path)
     pairs = []
-    for number, record in _records(path, kind or table_kind(path), encoding):
+    kind = "jsonl" if (kind or table_kind(path)) == "jsonl" else "tsv"
+    for number, record in table_records(path, kind, encoding):
         name = _label_name(path, number, record, label_column)
         label = record[name].strip()
         if label == _NO_AGREEMENT:
-            remarks.add("pairs have no label ('-': people did not agree) and are left out", number)
+            remarks.add(
+                "pairs have no label ('-': annotators did not agree) and are left out", number
+            )
             continue
         premise, hypothesis = (
             _words(path, number, record, key, tokenizer) for key in (_PREMISE, _HYPOTHESIS)
@@ -62,27 +56,8 @@ def read_pairs(
             remarks.add("pairs lack a text or a label and are left out", number)
             continue
         pairs.append(EntailmentPair(premise, hypothesis, label, place(path, number)))
-    remarks.tell()
+    remarks.warn()
     return not_empty(pairs, path, "pairs of texts with labels")
-
-
-def _records(path: Path, kind: str, encoding: str) -> Iterator[Record]:
-    if kind == "jsonl":
-        yield from json_lines(path, encoding)
-        return
-    header: list[str] | None = None
-    for number, text in numbered_lines(path, encoding):
-        if not text.strip():
-            continue
-        cells = text.split("\t")
-        if header is None:
-            header = cells
-        elif len(cells) != len(header):
-            raise problem(
-                path, number, f"{len(cells)} columns, expected {len(header)}: {shown(header)}"
-            )
-        else:
-            yield number, dict(zip(header, cells, strict=True))
 
 
 def _label_name(path: Path, number: int, record: dict[str, str], given: str | None) -> str:
@@ -93,7 +68,7 @@ def _label_name(path: Path, number: int, record: dict[str, str], given: str | No
     raise problem(
         path,
         number,
-        f"no {' or '.join(wanted)} that is a string; there are: {shown(list(record))}",
+        f"no {' or '.join(wanted)} that is a string; there are: {listed(list(record))}",
     )
 
 
@@ -103,6 +78,6 @@ def _words(
     text = record.get(key)
     if not isinstance(text, str):
         raise problem(
-            path, number, f"no {key!r} that is a string; there are: {shown(list(record))}"
+            path, number, f"no {key!r} that is a string; there are: {listed(list(record))}"
         )
     return list(chain.from_iterable(tokenizer.sentences(text)))

@@ -1,7 +1,7 @@
-"""What readers give: one frozen dataclass a task.
+"""What readers return: one frozen dataclass a task.
 
-Every example says in `place` where it comes from (`"train.txt, line 7"`), for messages; the field
-is empty in examples that were made from raw text.
+Every example has in `place` file and line it comes from (`"train.txt, line 7"`), for messages; the
+field is empty in examples made from raw text.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ Words = list[str]
 
 
 class Span(NamedTuple):
-    """Consecutive words: those from `start` on and before `stop`, counted from 0."""
+    """Consecutive words: from `start` up to, not including, `stop`, counted from 0."""
 
     start: int
     stop: int
@@ -25,7 +25,7 @@ class TextExample:
 
     words: Words
     label: str | None = None
-    """None for a text whose label is not known."""
+    """None for a text whose label is unknown."""
     place: str = ""
 
 
@@ -35,7 +35,7 @@ class TaggedSentence:
 
     words: Words
     tags: list[str] | None = None
-    """As many as words; entities in IOB2 whatever the file has. None where they are not known."""
+    """As many as words; entities in IOB2 whatever the file has. None where they are unknown."""
     place: str = ""
 
 
@@ -47,20 +47,20 @@ class Frame:
     predicate: int
     """Number of the predicate's word, from 0."""
     tags: list[str] | None = None
-    """As many as words, in IOB2; the predicate itself is `B-V`. None where they are not known."""
+    """As many as words, in IOB2; the predicate itself is `B-V`. None where they are unknown."""
     sense: str = ""
-    """Sense of the predicate, such as `come.03`; empty where it is not known."""
+    """Sense of the predicate, such as `come.03`; empty where it is unknown."""
     place: str = ""
 
 
 @dataclass(frozen=True)
 class EntailmentPair:
-    """Two texts, and what the first says about the second."""
+    """Two texts, and whether the first entails the second."""
 
     premise: Words
     hypothesis: Words
     label: str | None = None
-    """`entailment`, `neutral`, `contradiction` or what the file has; None where not known."""
+    """`entailment`, `neutral`, `contradiction` or what the file has; None where unknown."""
     place: str = ""
 
 
@@ -69,7 +69,7 @@ class Answer(NamedTuple):
 
     text: str
     start: int
-    """Its first character's place in the context, from 0."""
+    """Offset of its first character in the context, from 0."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ class Question:
     """The paragraph, raw."""
     question: str
     answers: tuple[Answer, ...] = ()
-    """What people answered; several for questions of the test set, none for raw ones."""
+    """Annotated answers; several for questions of the test set, none for raw ones."""
     title: str = ""
     """Title of the article that the paragraph is from."""
     place: str = ""
@@ -89,11 +89,11 @@ class Question:
 
 @dataclass(frozen=True)
 class Document:
-    """Sentences, and which pieces of them mean the same."""
+    """Sentences, and their clusters of coreferent mentions."""
 
     sentences: list[Words]
     clusters: list[list[Span]] | None = None
-    """Spans count the words of the whole document; None where clusters are not known."""
+    """Spans count the words of the whole document; None where clusters are unknown."""
     name: str = ""
     place: str = ""
     lines: tuple[int, ...] = ()

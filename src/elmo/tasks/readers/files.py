@@ -1,4 +1,4 @@
-"""What readers share: numbered lines, problems with their place, what is left out and counted."""
+"""What readers share: numbered lines, errors with their line, counted warnings."""
 
 from __future__ import annotations
 
@@ -26,24 +26,24 @@ class Line(NamedTuple):
 
 
 def place(path: Path | str, line: int) -> str:
-    """Name a line of a file."""
+    """Return file and line for a message."""
     return f"{path}, line {line}"
 
 
 def problem(path: Path | str, line: int, what: str) -> InputError:
-    """Make the error for a line that cannot be read."""
+    """Return the error for a line that cannot be read."""
     return InputError(f"{place(path, line)}: {what}")
 
 
 def numbered_lines(path: Path, encoding: str = "utf-8") -> Iterator[Line]:
-    """Yield the lines of a file, packed or not, without their ends."""
+    """Yield the lines of a file, compressed or not, without their ends."""
     with TextFile(path, encoding) as lines:
         for number, text in enumerate(lines, start=1):
             yield Line(number, text)
 
 
 def blocks(path: Path, encoding: str = "utf-8") -> Iterator[list[Line]]:
-    """Yield what stands between blank lines; lines of white space alone are blank, too."""
+    """Yield the lines between blank ones; lines of white space alone are blank, too."""
     block: list[Line] = []
     for line in numbered_lines(path, encoding):
         if line.text.strip():
@@ -56,7 +56,7 @@ def blocks(path: Path, encoding: str = "utf-8") -> Iterator[list[Line]]:
 
 
 def json_lines(path: Path, encoding: str = "utf-8") -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield the objects of a file with one on each line, with the numbers of the lines."""
+    """Yield the objects of a file with one on each line, with their line numbers."""
     for number, text in numbered_lines(path, encoding):
         if not text.strip():
             continue
@@ -70,12 +70,12 @@ def json_lines(path: Path, encoding: str = "utf-8") -> Iterator[tuple[int, dict[
 
 
 def suffix_of(path: Path) -> str:
-    """Give the suffix that tells the format, as `.jsonl` of `dev.jsonl.gz`."""
+    """Return the suffix of the format, as `.jsonl` of `dev.jsonl.gz`."""
     return (path.with_suffix("") if path.suffix in COMPRESSED else path).suffix.lower()
 
 
 def table_kind(path: Path) -> str:
-    """Tell whether a table is `jsonl`, `csv` or `tsv`, by its name; anything else counts as tsv."""
+    """Return `jsonl`, `csv` or `tsv` by the name of a file; anything else counts as tsv."""
     suffix = suffix_of(path)
     if suffix in JSON_LINES:
         return "jsonl"
@@ -83,14 +83,14 @@ def table_kind(path: Path) -> str:
 
 
 def not_empty(examples: list[E], path: Path, what: str) -> list[E]:
-    """Hand examples through, or say that a file has none."""
+    """Return the examples; an empty file is an error."""
     if not examples:
         raise InputError(f"{path}: no {what} in it; is this the file that was meant?")
     return examples
 
 
 class Remarks:
-    """What a reader leaves out or reads in another way: counted, and told once a kind.
+    """What a reader skips or reads in another way: counted, one warning for each kind.
 
     Args:
         path: The file.
@@ -105,15 +105,15 @@ class Remarks:
         """Count one case.
 
         Args:
-            what: Goes on from a number: `pairs without a label are left out`.
-            line: Where it is.
-            name: What it is, if the line does not say it.
+            what: Continues a number: `pairs without a label are left out`.
+            line: Its line.
+            name: Its name, if the line does not identify it.
         """
         self._counts[what] += 1
         self._first.setdefault(what, f"line {line}, {name}" if name else f"line {line}")
 
-    def tell(self) -> None:
-        """Warn, once for each kind of case."""
+    def warn(self) -> None:
+        """Warn once for each kind of case."""
         for what, count in self._counts.items():
             warnings.warn(
                 f"{self._path}: {count:,} {what}; the first is in {self._first[what]}",
@@ -122,7 +122,7 @@ class Remarks:
             )
 
 
-def shown(names: Sequence[object], limit: int = 8) -> str:
-    """List names for a message, the first few of many."""
-    listed = ", ".join(map(str, names[:limit]))
-    return listed if len(names) <= limit else f"{listed}, ..."
+def listed(names: Sequence[object], limit: int = 8) -> str:
+    """Join names for a message, the first few of many."""
+    text = ", ".join(map(str, names[:limit]))
+    return text if len(names) <= limit else f"{text}, ..."

@@ -1,9 +1,9 @@
 """Data sets that come in one piece, or without a training part, cut into train, dev and test.
 
-Each function reads the published files, packed or not, and writes `train`, `dev` and `test` into a
-folder, in the formats that the readers read. The same files give the same parts, byte for byte:
-what is drawn is drawn with a fixed seed, by groups that belong together (pairs of a premise,
-questions of an article), so that no part knows another one's texts.
+Each function reads the published files, compressed or not, and writes `train`, `dev` and `test` to
+a folder, in the formats that the readers read. The same files give the same parts, byte for byte:
+sampling has a fixed seed, by groups that belong together (pairs of a premise, questions of an
+article), so that no part shares texts with another.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-import shutil
 from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -20,6 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from elmo.errors import InputError, MissingFileError
+from elmo.runtime.files import write_text
 from elmo.tasks.readers.coreference import find_documents
 from elmo.tasks.readers.files import json_lines, numbered_lines
 from elmo.text.files import COMPRESSED, TextFile, open_bytes
@@ -43,14 +43,14 @@ class Parts(NamedTuple):
 
 
 def split_snli(source: Path, out: Path) -> Parts:
-    """Make a small training set of SNLI, whose own one is not needed.
+    """Build a small training set of SNLI; the published one is not needed.
 
     Train: SNLI's dev set without `TUNED_PAIRS` pairs, and the counterfactual `cad-train`, without
     pairs whose premise is in test or in the pairs held out. Dev: the pairs held out. Test: SNLI's.
 
     Args:
         source: A folder with `snli_1.0_dev.jsonl`, `snli_1.0_test.jsonl` and `cad-train.tsv`.
-        out: Where `train.jsonl`, `dev.jsonl` and `test.jsonl` are written to.
+        out: Folder for `train.jsonl`, `dev.jsonl` and `test.jsonl`.
     """
     given = _pairs_of_lines(_find(source, "snli_1.0_dev.jsonl"))
     test = _pairs_of_lines(_find(source, "snli_1.0_test.jsonl"))
@@ -63,11 +63,11 @@ def split_snli(source: Path, out: Path) -> Parts:
 
 
 def split_squad(source: Path, out: Path) -> Parts:
-    """Hold articles of SQuAD's training set out for tuning; its dev set becomes test.
+    """Hold out articles of SQuAD's training set; its dev set becomes test.
 
     Args:
         source: A folder with `train-v1.1*.json` and `dev-v1.1*.json`.
-        out: Where `train.json`, `dev.json` and `test.json` are written to.
+        out: Folder for `train.json`, `dev.json` and `test.json`.
     """
     content = _json(_find(source, "train-v1.1*.json"))
     articles = content["data"]
@@ -82,11 +82,11 @@ def split_squad(source: Path, out: Path) -> Parts:
 
 
 def split_litbank(source: Path, out: Path) -> Parts:
-    """Cut LitBank by document, sorted by name: the first 80, the next 10, the last 10.
+    """Split LitBank by document, sorted by name: the first 80, the next 10, the last 10.
 
     Args:
         source: A folder with 100 files `*.conll`.
-        out: Where `train.conll`, `dev.conll` and `test.conll` are written to.
+        out: Folder for `train.conll`, `dev.conll` and `test.conll`.
     """
     files = find_documents(source)
     if len(files) != sum(_LITBANK_PARTS):
@@ -96,11 +96,11 @@ def split_litbank(source: Path, out: Path) -> Parts:
 
 
 def split_agnews(source: Path, out: Path) -> Parts:
-    """Cut AG News, which is one file here, at random: 80, 10 and 10 %.
+    """Split AG News, which is one file here, at random: 80, 10 and 10 %.
 
     Args:
         source: A folder with one file `*.csv` whose first line has the names of the columns.
-        out: Where `train.csv`, `dev.csv` and `test.csv` are written to.
+        out: Folder for `train.csv`, `dev.csv` and `test.csv`.
     """
     text = _text(_find(source, "*.csv"))
     header, *rows = list(csv.reader(text.splitlines(keepends=True)))
@@ -111,11 +111,11 @@ def split_agnews(source: Path, out: Path) -> Parts:
 
 
 def split_trec(source: Path, out: Path) -> Parts:
-    """Hold a tenth of TREC's training questions out; write tsv in UTF-8.
+    """Hold out a tenth of TREC's training questions; write tsv in UTF-8.
 
     Args:
         source: A folder with `TREC.train.all` and `TREC.test.all`, in Latin-1.
-        out: Where `train.tsv`, `dev.tsv` and `test.tsv` are written to.
+        out: Folder for `train.tsv`, `dev.tsv` and `test.tsv`.
     """
     given = [
         [
@@ -138,7 +138,7 @@ SPLITS: dict[str, Callable[[Path, Path], Parts]] = {
     "agnews": split_agnews,
     "trec": split_trec,
 }
-"""What each folder of task data needs."""
+"""By the names of `elmo task split`."""
 
 
 def _find(folder: Path, pattern: str) -> Path:
@@ -175,7 +175,7 @@ def _pairs_of_table(path: Path) -> list[dict[str, Any]]:
 
 
 def _key(text: str) -> str:
-    """Give what two premises have in common that differ in white space, case or a full stop."""
+    """Normalize a premise: its white space, case and final full stop do not matter."""
     return " ".join(text.lower().split()).rstrip(" .")
 
 
@@ -187,7 +187,7 @@ def _grouped(items: Iterable[Any], key: Callable[[Any], str]) -> list[list[Any]]
 
 
 def _drawn(groups: Sequence[list[Any]], count: int) -> list[Any]:
-    """Draw groups until there are so many items, at least."""
+    """Draw groups until they have at least `count` items."""
     chosen: list[Any] = []
     for k in np.random.default_rng(0).permutation(len(groups)).tolist():
         if len(chosen) >= count:
@@ -214,13 +214,11 @@ def _as_csv(rows: Iterable[Sequence[str]]) -> str:
 def _write_parts(
     out: Path, suffix: str, parts: Sequence[Any], as_text: Callable[[Any], str]
 ) -> Parts:
-    """Write the three files, each whole or not at all."""
+    """Write the three files."""
     out.mkdir(parents=True, exist_ok=True)
     written = []
     for name, part in zip(Parts._fields, parts, strict=True):
         path = out / f"{name}{suffix}"
-        unfinished = path.with_name(f"{path.name}.part")
-        unfinished.write_text(as_text(part), encoding="utf-8")
-        shutil.move(unfinished, path)
+        write_text(path, as_text(part))
         written.append(path)
     return Parts(*written)

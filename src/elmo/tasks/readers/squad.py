@@ -1,11 +1,12 @@
 """SQuAD v1.1: articles of paragraphs with questions, each answered by a piece of its paragraph.
 
-A file of JSON has few lines or one, so that messages name the question, too.
+A JSON file may be one line, so messages name the question, too.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +19,9 @@ from elmo.text.files import TextFile
 def read_squad(path: Path, *, encoding: str = "utf-8") -> list[Question]:
     """Read questions with their paragraphs and answers.
 
-    Counted in a warning: answers that are not where the file says but elsewhere in the paragraph
-    (the nearest place is taken), answers that are not in it at all (left out), and questions
+    Counted in a warning: answers that are not at their offset but elsewhere in the paragraph (the
+    nearest occurrence is taken), answers that are not in it at all (left out), and questions
     without any answer, such as the unanswerable ones of version 2 (left out).
-
-    Args:
-        path: A file, packed or not.
-        encoding: Of the file.
     """
     with TextFile(path, encoding) as lines:
         text = "\n".join(lines)
@@ -34,12 +31,12 @@ def read_squad(path: Path, *, encoding: str = "utf-8") -> list[Question]:
         raise problem(path, error.lineno, f"not valid JSON: {error.msg}") from None
     reader = _Reader(path, text)
     reader.read(content)
-    reader.remarks.tell()
+    reader.remarks.warn()
     return not_empty(reader.questions, path, "questions with answers")
 
 
 class _Reader:
-    """Walks through a file."""
+    """Collects the questions of a file."""
 
     def __init__(self, path: Path, text: str) -> None:
         self.path = path
@@ -85,12 +82,12 @@ class _Reader:
             self.questions.append(Question(name, context, question, answers, title, at))
 
     def _answer(self, answer: Any, context: str, line: int, where: str) -> Answer | None:
-        """Give an answer at a place where the context has it; None if there is none."""
+        """Return an answer at an occurrence in the context; None if there is none."""
         text = self._get(answer, "text", str, where)
         start = self._get(answer, "answer_start", int, where)
         if text.strip() and start >= 0 and context.startswith(text, start):
             return Answer(text, start)
-        places = _places(context, text) if text.strip() else []
+        places = list(occurrences(context, text)) if text.strip() else []
         if not places:
             self.remarks.add("answers are not in their context; left out", line, where)
             return None
@@ -109,7 +106,7 @@ class _Reader:
         return value
 
     def _line_of(self, name: str) -> int:
-        """Find the line of a question, further down than that of the question before."""
+        """Return the line of a question, at or after that of the question before."""
         if not self._one_line:
             found = self._text.find(json.dumps(name), self._searched)
             if found >= 0:
@@ -118,10 +115,9 @@ class _Reader:
         return self._line
 
 
-def _places(context: str, text: str) -> list[int]:
-    places = []
-    found = context.find(text)
+def occurrences(text: str, piece: str) -> Iterator[int]:
+    """Yield all offsets, overlapping ones included, at which a text has a piece."""
+    found = text.find(piece)
     while found >= 0:
-        places.append(found)
-        found = context.find(text, found + 1)
-    return places
+        yield found
+        found = text.find(piece, found + 1)

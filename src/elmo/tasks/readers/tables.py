@@ -6,24 +6,24 @@ import csv
 from collections.abc import Iterator, Sequence
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 from elmo.tasks.readers.examples import TextExample
 from elmo.tasks.readers.files import (
     Remarks,
     json_lines,
+    listed,
     not_empty,
     numbered_lines,
     place,
     problem,
-    shown,
     table_kind,
 )
 from elmo.text.files import Tokenizer
 
 _LABELS = ("label", "gold_label", "class", "category", "target", "sentiment")
-"""Names that a column of labels has if nobody says which it is."""
+"""Default names of the column of labels."""
 _FASTTEXT = "__label__"
-Record = tuple[int, dict[str, str]]
 
 
 def read_table(
@@ -35,25 +35,26 @@ def read_table(
     kind: str | None = None,
     encoding: str = "utf-8",
 ) -> list[TextExample]:
-    """Read texts with labels from a .csv, .tsv or .jsonl file, packed or not.
+    """Read texts with labels from a .csv, .tsv or .jsonl file, compressed or not.
 
     A csv or tsv file begins with the names of its columns; where it does not, columns are given as
-    numbers. Quotation marks of csv files may hold several lines.
+    numbers. Quoted cells of csv files may hold several lines.
 
     Args:
         path: The file.
-        tokenizer: Splits texts into words; sentences of a text come one after another.
-        text_column: Name or number (from 0) of the column of texts, or several with commas between
-            them, whose texts are put together; by default `text`, else all but the label.
+        tokenizer: Splits texts into words; the sentences of a text are concatenated.
+        text_column: Name or number (from 0) of the column of texts, or several separated by commas,
+            whose texts are concatenated; by default `text`, else all but the label.
         label_column: Name or number of the column of labels; by default one with a usual name.
-        kind: `csv`, `tsv` or `jsonl`; told by the file's name if None.
+        kind: `csv`, `tsv` or `jsonl`; by the file's name if None.
         encoding: Of the file.
     """
     kind = kind or table_kind(path)
     remarks = Remarks(path)
     by_number = label_column is not None and label_column.isdecimal()
     examples = []
-    for number, record in _records(path, kind, by_number, encoding):
+    for number, values in table_records(path, kind, encoding, by_number=by_number):
+        record = {key: _as_text(value) for key, value in values.items()}
         label_name = _label_name(path, number, record, label_column)
         label = record[label_name].strip()
         texts = [
@@ -65,7 +66,7 @@ def read_table(
             remarks.add(f"rows with empty {what} are left out", number)
         else:
             examples.append(TextExample(words, label, place(path, number)))
-    remarks.tell()
+    remarks.warn()
     return not_empty(examples, path, "texts with labels")
 
 
@@ -74,7 +75,7 @@ def read_label_lines(
 ) -> list[TextExample]:
     """Read lines of a label, white space and a text, as of TREC (`LOC:city Where is ... ?`).
 
-    The prefix `__label__` of fastText's files is left off.
+    The prefix `__label__` of fastText's files is removed.
     """
     remarks = Remarks(path)
     examples = []
@@ -88,15 +89,23 @@ def read_label_lines(
             examples.append(TextExample(words, label, place(path, number)))
         else:
             remarks.add("labels without a text are left out", number)
-    remarks.tell()
+    remarks.warn()
     return not_empty(examples, path, "texts with labels")
 
 
-def _records(path: Path, kind: str, by_number: bool, encoding: str) -> Iterator[Record]:
-    """Yield the rows of a table as strings by name; by number if it has no names."""
+def table_records(
+    path: Path, kind: str, encoding: str, *, by_number: bool = False
+) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield the rows of a table, with their line numbers, as values by column.
+
+    Args:
+        path: A file, compressed or not.
+        kind: `csv`, `tsv` or `jsonl`.
+        encoding: Of the file.
+        by_number: Whether columns have no names in the first line, but numbers from 0.
+    """
     if kind == "jsonl":
-        for number, record in json_lines(path, encoding):
-            yield number, {key: _as_text(value) for key, value in record.items()}
+        yield from json_lines(path, encoding)
         return
     header: list[str] | None = None
     for number, row in _rows(path, kind, encoding):
@@ -106,7 +115,7 @@ def _records(path: Path, kind: str, by_number: bool, encoding: str) -> Iterator[
                 continue
         if len(row) != len(header):
             raise problem(
-                path, number, f"{len(row)} columns, expected {len(header)}: {shown(header)}"
+                path, number, f"{len(row)} columns, expected {len(header)}: {listed(header)}"
             )
         yield number, dict(zip(header, row, strict=True))
 
@@ -116,8 +125,8 @@ def _as_text(value: object) -> str:
 
 
 def _rows(path: Path, kind: str, encoding: str) -> Iterator[tuple[int, list[str]]]:
-    """Yield rows that are not blank, with the line on which each begins."""
-    if kind == "tsv":  # quotation marks are text there
+    """Yield rows that are not blank, with the line number where each begins."""
+    if kind == "tsv":  # where quotation marks are text
         for number, text in numbered_lines(path, encoding):
             if text.strip():
                 yield number, text.split("\t")
@@ -142,7 +151,7 @@ def _label_name(path: Path, number: int, record: dict[str, str], given: str | No
     raise problem(
         path,
         number,
-        f"which column is the label? There are: {shown(list(record))}. Name it with "
+        f"which column is the label? There are: {listed(list(record))}. Name it with "
         "--label-column; in a file without names, give its number, from 0",
     )
 
@@ -154,16 +163,16 @@ def _text_names(
         return [_checked_name(path, number, record, name) for name in given.split(",")]
     names = ["text"] if "text" in record else [name for name in record if name != label]
     if not names:
-        raise problem(path, number, "no column beside the label; expected a text")
+        raise problem(path, number, "no column but the label; expected a text")
     return names
 
 
 def _checked_name(path: Path, number: int, record: dict[str, str], name: str) -> str:
-    """Give the name of a column that was named or, from 0, counted."""
+    """Return the name of a column that was given by its name or, from 0, its number."""
     name = name.strip()
     if name not in record:
         names = list(record)
         if name.isdecimal() and int(name) < len(names):
             return names[int(name)]
-        raise problem(path, number, f"no column {name!r}; there are: {shown(names)}")
+        raise problem(path, number, f"no column {name!r}; there are: {listed(names)}")
     return name

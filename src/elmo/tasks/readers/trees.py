@@ -19,9 +19,9 @@ def read_trees(path: Path, *, phrases: bool = False, encoding: str = "utf-8") ->
     """Read sentences with the labels of their roots.
 
     Args:
-        path: A file, packed or not.
+        path: A file, compressed or not.
         phrases: Whether phrases with their labels are examples, too, as is usual for training; a
-            phrase that comes again in the same sentence with the same label is taken once.
+            phrase that recurs in a sentence with the same label is taken once.
         encoding: Of the file.
     """
     examples = []
@@ -37,29 +37,29 @@ def read_trees(path: Path, *, phrases: bool = False, encoding: str = "utf-8") ->
 
 
 def _nodes(path: Path, number: int, text: str) -> list[tuple[Words, str]]:
-    """Give words and label of every node of a tree, those inside of others first."""
+    """Return words and label of every node of a tree in post-order."""
     words: Words = []
     open_nodes: list[tuple[str, int]] = []
     nodes: list[tuple[Words, str]] = []
     tokens = _TOKEN.findall(text)
-    place_now = 0
-    while place_now < len(tokens):
-        token = tokens[place_now]
+    position = 0
+    while position < len(tokens):
+        token = tokens[position]
         if nodes and not open_nodes:
             raise problem(path, number, f"{token!r} after the end of the tree")
         if token == "(":
-            label = tokens[place_now + 1] if place_now + 1 < len(tokens) else ""
+            label = tokens[position + 1] if position + 1 < len(tokens) else ""
             if label in ("", "(", ")"):
                 raise problem(path, number, "a bracket opens without a label after it")
             open_nodes.append((label, len(words)))
-            place_now += 1
+            position += 1
         elif token == ")":
             nodes.append(_closed(path, number, open_nodes, words))
         elif not open_nodes:
             raise problem(path, number, f"{token!r} outside of brackets; expected a tree")
         else:
             words.append(_unescaped(token))
-        place_now += 1
+        position += 1
     if open_nodes:
         raise problem(path, number, f"{len(open_nodes)} brackets are not closed")
     return nodes
@@ -77,5 +77,5 @@ def _closed(
 
 
 def _unescaped(word: str) -> str:
-    """Give a word as it was before the treebank escaped brackets, strokes and stars."""
+    """Undo the treebank's escapes of brackets, slashes and asterisks."""
     return _BRACKETS.get(word) or word.replace("\\/", "/").replace("\\*", "*")

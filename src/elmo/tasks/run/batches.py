@@ -1,4 +1,4 @@
-"""Which examples run together: of similar length, in an order that the seed decides."""
+"""Which examples form a batch: of similar length, in an order determined by the seed."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from collections.abc import Sequence
 import numpy as np
 
 _POOL = 32
-"""Batches' worth of examples that are sorted by length together."""
+"""Batches of examples that are sorted by length together."""
 
 
 def shuffled_batches(
     sizes: Sequence[int], batch: int, generator: np.random.Generator
 ) -> list[list[int]]:
-    """Cut examples into batches of similar size, in a random order.
+    """Split examples into batches of similar length, in random order.
 
     Args:
         sizes: Words of each example.
         batch: Examples in a batch.
-        generator: Decides the order.
+        generator: Determines the order.
 
     Returns:
-        Numbers of examples; each example is in one batch.
+        Numbers of examples; each is in one batch.
     """
     order = generator.permutation(len(sizes))
     batches: list[list[int]] = []
@@ -33,12 +33,12 @@ def shuffled_batches(
 
 
 def sorted_batches(sizes: Sequence[int], batch: int) -> list[list[int]]:
-    """Cut examples into batches, the longest first, so that memory is short at once or never."""
+    """Split examples into batches, longest first, so that memory runs out at once or never."""
     order = np.argsort([-size for size in sizes], kind="stable").tolist()
     return [order[first : first + batch] for first in range(0, len(order), batch)]
 
 
 def chosen_share(count: int, share: float, seed: int) -> list[int]:
-    """Draw a share of `count` examples, at least one; smaller shares are parts of larger ones."""
+    """Sample a share of `count` examples; smaller shares are subsets of larger ones."""
     order = np.random.default_rng(seed).permutation(count)
     return sorted(order[: max(1, round(share * count))].tolist())

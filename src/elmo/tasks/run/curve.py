@@ -1,27 +1,25 @@
-"""The course of a run as a picture: training loss and the main figure on held-out data."""
+"""Metrics of a run as a plot: training loss and the main figure on held-out data."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 
-def draw_curve(rows: Sequence[dict[str, Any]], metric: str, path: Path) -> bool:
-    """Draw the rows of `metrics.jsonl`.
+def draw_curve(rows: Sequence[dict[str, Any]], metric: str, path: Path) -> None:
+    """Plot the rows of `metrics.jsonl`; skip it if matplotlib is missing or the file unwritable.
 
     Args:
         rows: Those of all rounds.
         metric: Name of the main figure.
         path: File to write.
-
-    Returns:
-        False where matplotlib is not installed, or the picture cannot be written.
     """
     try:
         from matplotlib.figure import Figure
     except ImportError:
-        return False
+        return
     train = [row for row in rows if row["split"] == "train"]
     dev = [row for row in rows if row["split"] == "dev"]
     figure = Figure(figsize=(6, 3.6), layout="constrained")
@@ -43,8 +41,5 @@ def draw_curve(rows: Sequence[dict[str, Any]], metric: str, path: Path) -> bool:
     right.margins(y=0.15)
     axes.spines["top"].set_visible(False)
     right.spines["top"].set_visible(False)
-    try:
+    with suppress(OSError):  # a full disk: everything that matters has been saved
         figure.savefig(path, dpi=150)
-    except OSError:  # a full disk: everything that matters is saved already
-        return False
-    return True

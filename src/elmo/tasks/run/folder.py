@@ -1,11 +1,11 @@
-"""A trained head on disk: one folder, from which raw text can be read at once.
+"""A trained head on disk: one folder.
 
 | file | what |
 |---|---|
 | `config.json` | the task with its labels, the settings, which biLM and which vectors |
-| `model.safetensors` | all that was learned, and the vectors of the words that were read |
+| `model.safetensors` | all trained parameters, and the vectors of the words that were read |
 | `words.txt` | the words of those vectors, one a line |
-| `elmo/` | the biLM, if it learned, too |
+| `elmo/` | the biLM, if it was fine-tuned |
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from elmo.model.checkpoint import Checkpoint
 from elmo.runtime.files import replacing, write_text
 from elmo.runtime.settings_files import from_dict, to_json_values
 from elmo.tasks.features.assembly import Assembly, elmo_choice
-from elmo.tasks.features.features import WordFeatures
 from elmo.tasks.features.static_words import StaticWords
+from elmo.tasks.features.word_features import WordFeatures
 from elmo.tasks.heads.base import Task
-from elmo.tasks.heads.network import TaskNetwork
-from elmo.tasks.kinds import TASKS
+from elmo.tasks.kinds import find_task
 from elmo.tasks.recipe import Recipe
+from elmo.tasks.run.network import TaskNetwork
 from elmo.tasks.settings import TaskSettings
 from elmo.text.vector_sources import VectorSource, open_vectors
 from elmo.weights.storage import save_checkpoint
@@ -51,14 +51,14 @@ _BILM = "features.bilm."
 
 @dataclasses.dataclass(frozen=True)
 class SavedTask:
-    """What a folder holds."""
+    """Contents of a folder."""
 
     task: Task[Any, Any, Any]
     settings: TaskSettings
     recipe: Recipe
     network: TaskNetwork
     checkpoint: Checkpoint | None
-    """The biLM whose layers the network reads; None if it has none, or has its own."""
+    """The biLM whose layers the network reads; None without ELMo, or if it was fine-tuned."""
 
 
 def save_task(
@@ -69,7 +69,7 @@ def save_task(
     network: TaskNetwork,
     assembly: Assembly,
 ) -> None:
-    """Write a trained head; what is there already is replaced, file by file."""
+    """Write a trained head; files that exist are replaced."""
     folder.mkdir(parents=True, exist_ok=True)
     features = network.features
     static = features.static
@@ -102,12 +102,12 @@ def load_task(folder: Path, model: str | None = None) -> SavedTask:
     """Read a trained head.
 
     Args:
-        folder: Where it is.
-        model: Where its biLM is, if not where it was in training.
+        folder: Its folder.
+        model: Path or name of its biLM, if not that of training.
     """
     config = _read_config(folder)
     try:
-        task = TASKS[config["task"]](**config["fields"])
+        task = find_task(config["task"])(**config["fields"])
         settings = from_dict(TaskSettings, config["settings"], str(folder / CONFIG_FILE))
         recipe = Recipe(**config["recipe"])
     except (KeyError, TypeError) as error:

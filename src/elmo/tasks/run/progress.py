@@ -1,4 +1,4 @@
-"""How far a run has come, and all that it needs to go on: one file, whole or not at all."""
+"""The snapshot from which a run is resumed: one file, written atomically."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ SNAPSHOT_FILE = "last.safetensors"
 
 @dataclass(frozen=True, kw_only=True)
 class TaskProgress:
-    """How far a run has come."""
+    """Progress of a run."""
 
     rounds: int = 0
-    """Rounds that are done; after each the model is measured."""
+    """Rounds that are done; each ends with an evaluation."""
     step: int = 0
     seconds: float = 0.0
-    """Time spent on rounds, measuring included."""
+    """Time spent on rounds, evaluation included."""
     metrics_bytes: int = 0
     """Length of `metrics.jsonl`."""
     best: float | None = None
@@ -39,7 +39,7 @@ class TaskProgress:
 def save_progress(
     folder: Path, progress: TaskProgress, network: nn.Module, optimizer: torch.optim.Optimizer
 ) -> None:
-    """Write all that a run needs to go on."""
+    """Write a snapshot."""
     moments, rest = optimizer_tensors(optimizer)
     tensors = {f"network.{name}": tensor for name, tensor in network.state_dict().items()}
     tensors = {k: v.detach().cpu().contiguous() for k, v in (tensors | moments).items()}
@@ -51,7 +51,7 @@ def save_progress(
 def restore_progress(
     folder: Path, network: nn.Module, optimizer: torch.optim.Optimizer
 ) -> TaskProgress:
-    """Go on where a run was saved; from the start if it was not."""
+    """Load the snapshot of a run, if there is one, and return its progress."""
     path = folder / SNAPSHOT_FILE
     if not path.is_file():
         return TaskProgress()
@@ -69,7 +69,7 @@ def restore_progress(
         progress = TaskProgress(**json.loads(header["progress"]))
     except (SafetensorError, RuntimeError, KeyError, TypeError, ValueError) as error:
         raise WeightsError(
-            f"{path} is damaged or of another run: {str(error).splitlines()[0]}; start again with "
+            f"{path} is damaged or of another run: {str(error).splitlines()[0]}; start over with "
             "--overwrite"
         ) from None
     restore_optimizer(optimizer, tensors, rest)

@@ -1,4 +1,4 @@
-"""A trained head at work: raw texts or files of examples in, predictions and figures out."""
+"""A trained head: predictions for raw texts, evaluation on files."""
 
 from __future__ import annotations
 
@@ -11,21 +11,20 @@ from elmo.embedder import ELMo
 from elmo.errors import InputError
 from elmo.runtime.devices import find_device
 from elmo.settings import TokenizerName
-from elmo.tasks.features.lookup import DirectLayers, LayerSource, Lookups
-from elmo.tasks.heads.network import Runner
+from elmo.tasks.features.inputs import CachedLayers, DirectLayers, InputStore, LayerSource
 from elmo.tasks.run.folder import SavedTask, load_task
+from elmo.tasks.run.network import Runner
 
 
 class TrainedTask:
-    """Predicts for raw texts, and measures on files; load one with `elmo.tasks.load`.
+    """Predicts for raw texts, and evaluates on files; load one with `elmo.tasks.load`.
 
     Args:
-        saved: What the folder holds.
+        saved: Contents of its folder.
         device: Where to compute.
-        cache: Folder for layers of sentences, for files that are measured again; without it
-            nothing is kept.
-        tokenizer: How raw texts are split into words, if not as in training.
-        quiet: Whether to show no progress.
+        cache: Folder for layers of sentences; without it nothing is cached.
+        tokenizer: Tokenizer of raw texts, if not that of training.
+        quiet: Whether to hide the progress bar.
     """
 
     def __init__(
@@ -42,15 +41,15 @@ class TrainedTask:
         if tokenizer is not None:
             self.options = dataclasses.replace(self.options, tokenizer=tokenizer)
         place = find_device(device)
-        source: LayerSource | DirectLayers | None = None
+        source: LayerSource | None = None
         if saved.checkpoint is not None:
             source = (
-                DirectLayers(ELMo(saved.checkpoint, device=place))
+                DirectLayers(ELMo(saved.checkpoint, device=place), place)
                 if cache is None
-                else LayerSource(saved.checkpoint, place, cache, quiet)
+                else CachedLayers(saved.checkpoint, place, cache, quiet)
             )
-        lookups = Lookups(saved.network.features, source, place)
-        self._runner = Runner(self.task, saved.network, lookups, place)
+        store = InputStore(saved.network.features, source, place)
+        self._runner = Runner(self.task, saved.network, store, place)
 
     @classmethod
     def load(cls, folder: Path, *, model: str | None = None, **choices: Any) -> Self:
@@ -64,8 +63,8 @@ class TrainedTask:
             texts: One text or many; what a text is depends on the task.
 
         Returns:
-            Records that JSON can hold; `input` says which text a record is about. A text has one
-            record, or one for each of its sentences, or none if there is nothing in it.
+            Records that JSON can hold; `input` is the number of the text. A text has one record, or
+            one for each of its sentences, or none if it is empty.
         """
         given = [texts] if isinstance(texts, str) else list(texts)
         examples: list[Any] = []
@@ -87,17 +86,17 @@ class TrainedTask:
     def predict(
         self, examples: Sequence[Any], progress: Callable[[int], object] = lambda done: None
     ) -> list[Any]:
-        """Predict for examples, in order; `progress` is told how many are done."""
+        """Predict for examples, in order; `progress` is called with numbers of finished ones."""
         self._runner.prepare(examples)
         return self._runner.predict(examples, self.recipe.batch, progress)
 
     def read(self, paths: Sequence[Path]) -> list[Any]:
-        """Read files of examples, as the training data were read."""
+        """Read files of examples with the options of training."""
         examples = self.task.read(paths, self.options)
         self.task.check(examples)
         return examples
 
     def evaluate(self, paths: Sequence[Path]) -> dict[str, float]:
-        """Measure predictions for files of examples."""
+        """Return the scores of predictions for files of examples."""
         examples = self.read(paths)
         return self.task.evaluate(examples, self.predict(examples))

@@ -1,9 +1,9 @@
-"""The loop that trains a task: features once, then rounds of steps, each measured.
+"""The training loop of a task.
 
-A *round* is one pass over the training data, or several if there are few. After each the model is
-measured on held-out data, kept if it is the best so far, and all is saved that the run needs to go
-on. Every random choice follows from the seed and the number of the round, so that a run that was
-killed and resumed gives the same model.
+Features are prepared once. A *round* is one epoch, or several if there are few examples. After each
+the model is evaluated on held-out data and saved if it is the best so far, and a snapshot is
+written. Every random choice follows from the seed and the number of the round, so a run that was
+killed and resumed results in the same model.
 """
 
 from __future__ import annotations
@@ -23,29 +23,29 @@ from safetensors.torch import load_file
 from tqdm.auto import tqdm
 
 from elmo.errors import ConfigError, DivergedError, OutputExistsError
-from elmo.runtime.array_files import write_text
 from elmo.runtime.devices import find_device
+from elmo.runtime.files import write_text
 from elmo.runtime.interrupts import stop_signals
+from elmo.runtime.metrics_file import CURVE_FILE, METRICS_FILE, MetricsFile, read_metrics
 from elmo.runtime.settings_files import from_dict, to_json_values
 from elmo.tasks.features.assembly import Assembly, assemble
-from elmo.tasks.features.lookup import Lookups
+from elmo.tasks.features.inputs import InputStore
 from elmo.tasks.heads.base import Task
-from elmo.tasks.heads.network import Runner, TaskNetwork
-from elmo.tasks.kinds import TASKS
+from elmo.tasks.kinds import find_task
 from elmo.tasks.recipe import Recipe
 from elmo.tasks.run.batches import chosen_share, shuffled_batches
 from elmo.tasks.run.curve import draw_curve
 from elmo.tasks.run.folder import CONFIG_FILE, ELMO_FOLDER, WEIGHTS_FILE, save_task
+from elmo.tasks.run.network import Runner, TaskNetwork
 from elmo.tasks.run.progress import SNAPSHOT_FILE, TaskProgress, restore_progress, save_progress
 from elmo.tasks.settings import TaskSettings
-from elmo.training.metrics import CURVE_FILE, METRICS_FILE, MetricsFile, read_metrics
 
 RUN_FILE, RESULT_FILE = "run.json", "result.json"
 _ROUND_STEPS = 40
-"""A round has at least so many steps: a small training set is read several times."""
+"""Steps of a round, at least: a small training set is read several times."""
 _WARM_STEPS = 100
 _LOWEST_RATE = 0.02
-"""Of the highest rate, at the end of the run."""
+"""Share of the highest learning rate at the end of the run."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class Examples:
 
 @dataclass(frozen=True, kw_only=True)
 class TaskReport:
-    """What a run came to; also `result.json`."""
+    """Results of a run; also `result.json`."""
 
     task: str
     metric: str
@@ -69,7 +69,7 @@ class TaskReport:
     n_dev: int
     n_test: int
     parameters: int
-    """Numbers that learn."""
+    """Number of trained parameters."""
     rounds: int
     steps: int
     best_round: int
@@ -77,7 +77,7 @@ class TaskReport:
     """Of the best model."""
     test: dict[str, float] | None
     mix: dict[str, list[float]]
-    """Learned weights of ELMo's layers, by the place where they come in."""
+    """Learned weights of ELMo's layers, at input and output."""
     unknown: dict[str, float]
     """Share of words without a static vector, by part of the data; empty without such vectors."""
     elmo: str | None
@@ -87,7 +87,7 @@ class TaskReport:
     seconds_preparing: float
     """Reading and embedding; short if the layers were in the cache."""
     seconds_training: float
-    """All rounds, measuring included."""
+    """All rounds, evaluation included."""
 
 
 def train_task(
@@ -96,15 +96,15 @@ def train_task(
     examples: Examples | None = None,
     deadline: float = math.inf,
 ) -> TaskReport:
-    """Train a task, or go on with a run that was stopped.
+    """Train a task, or resume an interrupted run.
 
     Args:
-        name: Which task.
-        settings: How; `data` and `out` are needed.
-        examples: The data, if they were read before.
+        name: The task.
+        settings: The settings; `data` and `out` are required.
+        examples: The data, if they have been read.
         deadline: When to stop, by `time.monotonic()`; the run can be resumed.
     """
-    out = _require_out(name, settings)
+    out = _prepare_out(name, settings)
     finished = _finished_before(out, settings)
     if finished is not None:
         return finished
@@ -145,7 +145,7 @@ class _Run:
         started = time.monotonic()
         self.deadline = deadline
         self.settings, self.out = settings, out
-        kind = TASKS[name]
+        kind = find_task(name)
         self.device = find_device(settings.device)
         half = settings.precision == "bf16"
         if half and self.device.type == "cpu":
@@ -161,10 +161,10 @@ class _Run:
         self.assembly = self._assemble()
         features = self.assembly.features
         network = TaskNetwork(features, self.task.build(features.dims, self.recipe))
-        lookups = Lookups(features, self.assembly.source, self.device)
-        self.runner = Runner(self.task, network, lookups, self.device, half)
+        store = InputStore(features, self.assembly.source, self.device)
+        self.runner = Runner(self.task, network, store, self.device, half)
         everything = [*self.examples.train, *self.examples.dev, *self.examples.test]
-        self.runner.prepare(everything, settle=True)
+        self.runner.prepare(everything, repeatedly=True)
         self.sizes = [self.runner.size(example) for example in self.examples.train]
         self.optimizer = _optimizer(network, self.recipe, settings)
         self.plan = _Plan.of(len(self.examples.train), self.recipe)
@@ -216,7 +216,7 @@ class _Run:
     def _round(
         self, progress: TaskProgress, metrics: MetricsFile, bar: Any, signals: list[int]
     ) -> TaskProgress | None:
-        """Train and measure once; None if the user wants to stop."""
+        """Train and evaluate once; return None if interrupted."""
         started = time.monotonic()
         loss, step = self._steps(progress, bar, signals)
         if loss is None:
@@ -248,12 +248,12 @@ class _Run:
     def _steps(
         self, progress: TaskProgress, bar: Any, signals: list[int]
     ) -> tuple[float | None, int]:
-        """Take the steps of a round; gives the mean loss, None if stopped, and the last step."""
+        """Run a round; return the mean loss, None if interrupted, and the last step."""
         torch.manual_seed(_seed(self.settings.seed, progress.rounds))
         generator = np.random.default_rng([self.settings.seed, progress.rounds])
         self.network.train()
         step, losses = progress.step, torch.zeros((), device=self.device)
-        for _ in range(self.plan.passes):
+        for _ in range(self.plan.epochs):
             for numbers in shuffled_batches(self.sizes, self.recipe.batch, generator):
                 if signals or time.monotonic() > self.deadline:
                     return None, step
@@ -314,7 +314,7 @@ class _Run:
             return {}
         parts = {field.name: getattr(self.examples, field.name) for field in fields(Examples)}
         return {
-            name: self.runner.lookups.unknown_share(
+            name: self.runner.store.unknown_share(
                 words for example in part for words in self.task.sentences(example)
             )
             for name, part in parts.items()
@@ -324,24 +324,24 @@ class _Run:
 
 @dataclass(frozen=True)
 class _Plan:
-    """How long a run is."""
+    """Length of a run."""
 
     rounds: int
-    passes: int
-    """Passes over the data in a round."""
+    epochs: int
+    """Epochs of a round."""
     steps: int
     """Of all rounds."""
 
     @classmethod
     def of(cls, n_examples: int, recipe: Recipe) -> _Plan:
         batches = math.ceil(n_examples / recipe.batch)
-        passes = math.ceil(_ROUND_STEPS / batches) if recipe.min_steps else 1
+        epochs = math.ceil(_ROUND_STEPS / batches) if recipe.min_steps else 1
         wanted = max(recipe.epochs * batches, recipe.min_steps)
-        rounds = math.ceil(wanted / (passes * batches))
-        return cls(rounds, passes, rounds * passes * batches)
+        rounds = math.ceil(wanted / (epochs * batches))
+        return cls(rounds, epochs, rounds * epochs * batches)
 
     def rate_share(self, step: int) -> float:
-        """Give the rate as a part of the highest: up for a while, then straight down."""
+        """Return the learning rate as a share of the highest: linear warm-up, then linear decay."""
         warm = min(_WARM_STEPS, max(1, self.steps // 20))
         if step < warm:
             return (step + 1) / warm
@@ -352,7 +352,7 @@ class _Plan:
 def _optimizer(
     network: TaskNetwork, recipe: Recipe, settings: TaskSettings
 ) -> torch.optim.Optimizer:
-    """Make AdamW; the weights of matrices of the head decay, the biLM has its own rate."""
+    """Return AdamW; weight decay is for matrices of the head, the biLM has its own rate."""
     groups: dict[tuple[float, float], list[torch.nn.Parameter]] = {}
     for name, parameter in network.named_parameters():
         if not parameter.requires_grad:
@@ -365,7 +365,7 @@ def _optimizer(
             {"params": parameters, "lr": rate, "highest": rate, "weight_decay": decay}
             for (rate, decay), parameters in groups.items()
         ],
-        fused=True,  # one pass over all numbers, on a GPU one kernel
+        fused=True,  # one pass over all parameters, on a GPU one kernel
     )
 
 
@@ -383,15 +383,14 @@ def _device_name(device: torch.device) -> str:
 
 
 def _seed(seed: int, number: int) -> int:
-    """Give one seed for two numbers, the same in every run."""
+    """Derive a seed from two numbers, the same in every run."""
     return int(np.random.SeedSequence([seed, number]).generate_state(1)[0])
 
 
-def _require_out(name: str, settings: TaskSettings) -> Path:
-    if name not in TASKS:
-        raise ConfigError(f"no task {name!r}: expected one of {', '.join(TASKS)}")
+def _prepare_out(name: str, settings: TaskSettings) -> Path:
+    find_task(name)  # refuse an unknown one before anything is written
     if not settings.data:
-        raise ConfigError("--data is missing: expected files to learn from")
+        raise ConfigError("--data is missing: expected training files")
     if settings.out is None:
         raise ConfigError("--out is missing: expected a folder for the trained head")
     out = settings.out
@@ -399,13 +398,13 @@ def _require_out(name: str, settings: TaskSettings) -> Path:
     if settings.resume and run.is_file():
         saved = json.loads(run.read_text(encoding="utf-8"))
         if saved.pop("task") != name:
-            raise ConfigError(f"the run in {out} is one of another task")
+            raise ConfigError(f"the run in {out} is of another task")
         settings.require_same(from_dict(TaskSettings, saved, str(run)))
         return out
     if out.exists() and not settings.overwrite and any(out.iterdir()):
         raise OutputExistsError(
-            f"{out} is not empty: give --resume to go on with its run, --overwrite to replace it, "
-            "or another folder"
+            f"{out} is not empty: give --resume to continue its run, --overwrite to replace it, or "
+            "another folder"
         )
     out.mkdir(parents=True, exist_ok=True)
     for file in (RUN_FILE, RESULT_FILE, METRICS_FILE, SNAPSHOT_FILE, CONFIG_FILE, WEIGHTS_FILE):

@@ -1,4 +1,4 @@
-"""Words -> the vectors that a head reads: h_k = [x_k; ELMo_k] (section 3.3 of the paper)."""
+"""Static vectors and mixed layers of ELMo: h_k = [x_k; ELMo_k] (section 3.3 of the paper)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from elmo.model.bilm import BiLM
-from elmo.model.layers import ScalarMix
+from elmo.model.scalar_mix import ScalarMix
 from elmo.module import Mix, fixed_mix_weights
 from elmo.tasks.features.static_words import StaticWords
 from elmo.tasks.heads.base import FeatureDims, WordVectors
@@ -17,16 +17,16 @@ from elmo.tasks.settings import ElmoPlace
 
 
 @dataclass(frozen=True)
-class Lookup:
-    """What is known of the words of a batch before anything is learned."""
+class FeatureInputs:
+    """Inputs of `WordFeatures` for the words of a batch."""
 
     rows: Tensor | None = None
     """Rows of the static table, int64 of shape `(n_words,)`."""
     layers: Tensor | None = None
     """Layers of ELMo, `(n_words, n_layers, dim)`."""
     ids: Tensor | None = None
-    """Instead of layers, if the biLM learns: ids of its sentences, `(sentences, time, characters)`,
-    or `(sentences, time)` for a biLM that reads words."""
+    """Instead of layers, if the biLM is fine-tuned: ids `(sentences, time, characters)`, or
+    `(sentences, time)` for a biLM over whole words."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,9 +45,9 @@ class WordFeatures(nn.Module):
     """Joins static vectors and mixed layers of ELMo.
 
     Args:
-        static: Vectors without context, if wanted.
-        elmo: How ELMo's layers are used, if wanted.
-        bilm: The biLM, if it learns with the task; otherwise layers come with the lookup.
+        static: Vectors without context, if used.
+        elmo: How ELMo's layers are used, if they are.
+        bilm: The biLM, if it is fine-tuned; otherwise layers come with the inputs.
     """
 
     def __init__(
@@ -63,45 +63,45 @@ class WordFeatures(nn.Module):
 
     @property
     def dims(self) -> FeatureDims:
-        """Widths of what a head gets."""
+        """Widths of what a head receives."""
         static = self.static.dim if self.static else 0
         dim = self.elmo.dim if self.elmo else 0
         return FeatureDims(
             input=static + (dim if self.input_mix else 0), output=dim if self.output_mix else 0
         )
 
-    def forward(self, lookup: Lookup) -> WordVectors:
-        """Give the vectors of the words of a batch."""
-        layers = self._layers(lookup)
+    def forward(self, inputs: FeatureInputs) -> WordVectors:
+        """Return the vectors of the words of a batch."""
+        layers = self._layers(inputs)
         parts: list[Tensor] = []
         if self.static is not None:
-            assert lookup.rows is not None
-            parts.append(self.static(lookup.rows))
+            assert inputs.rows is not None
+            parts.append(self.static(inputs.rows))
         if self.input_mix is not None:
             parts.append(self.dropout(self.input_mix(layers)))
         output = None if self.output_mix is None else self.dropout(self.output_mix(layers))
         return WordVectors(torch.cat(parts, dim=1), output)
 
     def penalty(self) -> Tensor | float:
-        """Give the pull of the mixes towards the average, to be added to the loss."""
+        """Return the L2 penalty of the mixes, a term of the loss."""
         mixes = [mix for mix in (self.input_mix, self.output_mix) if mix is not None]
         return sum((mix.penalty() for mix in mixes if mix.l2), start=0.0)
 
     def mix_weights(self) -> dict[str, list[float]]:
-        """Give the weights of the layers after the softmax, by the place where they are used."""
+        """Return the weights of the layers after the softmax, for input and output."""
         mixes = {"input": self.input_mix, "output": self.output_mix}
         return {place: mix.weights().tolist() for place, mix in mixes.items() if mix is not None}
 
-    def _layers(self, lookup: Lookup) -> Sequence[Tensor]:
-        """Give layers of shape `(n_words, dim)` each."""
+    def _layers(self, inputs: FeatureInputs) -> Sequence[Tensor]:
+        """Return layers of shape `(n_words, dim)` each."""
         if self.elmo is None:
             return ()
         if self.bilm is not None:
-            assert lookup.ids is not None
-            output = self.bilm.run(lookup.ids)
+            assert inputs.ids is not None
+            output = self.bilm.run(inputs.ids)
             return output.layers[:, output.mask].unbind(0)
-        assert lookup.layers is not None
-        return lookup.layers.float().unbind(1)
+        assert inputs.layers is not None
+        return inputs.layers.float().unbind(1)
 
 
 def _mix(elmo: ElmoChoice) -> ScalarMix:

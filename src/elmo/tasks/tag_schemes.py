@@ -1,6 +1,6 @@
-"""Tags of words and the spans that they stand for: IOB1, IOB2, BIOES and BILOU.
+"""Tags of words and the spans that they encode: IOB1, IOB2, BIOES and BILOU.
 
-One rule reads them all, that of the CoNLL scorer (and of seqeval): a word goes on with the span of
+One rule decodes them all, that of the CoNLL scorer (and of seqeval): a word continues the span of
 the word before it unless one of the two is `O`, their types differ, the word begins a span (`B`,
 `S`, `U`) or the word before ended one (`E`, `L`, `S`, `U`). So `I-X` after `O` begins a span.
 """
@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import Literal, NamedTuple
 
 Scheme = Literal["iob1", "iob2", "bioes", "labels"]
-"""`labels`: tags that stand for themselves, as parts of speech do."""
+"""`labels`: tags that encode no spans, such as parts of speech."""
 
 OUTSIDE = "O"
 _BEGINS = frozenset("BSU")
@@ -20,8 +20,8 @@ _PREFIXES = frozenset("BIELSU")
 _NO_TYPE = "_"
 
 
-class LabelledSpan(NamedTuple):
-    """Consecutive words of one type: from `start` on and before `stop`."""
+class LabeledSpan(NamedTuple):
+    """Consecutive words of one type: from `start` up to, not including, `stop`."""
 
     start: int
     stop: int
@@ -33,22 +33,22 @@ def split_tag(tag: str) -> tuple[str, str]:
     return tag[:1], tag[1:].removeprefix("-") or _NO_TYPE
 
 
-def spans_of(tags: Sequence[str]) -> list[LabelledSpan]:
-    """Give the spans that tags of any scheme stand for, in their order."""
-    spans: list[LabelledSpan] = []
+def spans_of(tags: Sequence[str]) -> list[LabeledSpan]:
+    """Return the spans that tags of any scheme encode, in order."""
+    spans: list[LabeledSpan] = []
     start = -1
     before = (OUTSIDE, _NO_TYPE)
     for place, tag in enumerate([*tags, OUTSIDE]):
         now = split_tag(tag)
-        if not _goes_on(before, now):
+        if not _continues(before, now):
             if start >= 0:
-                spans.append(LabelledSpan(start, place, before[1]))
+                spans.append(LabeledSpan(start, place, before[1]))
             start = -1 if now[0] == OUTSIDE else place
         before = now
     return spans
 
 
-def _goes_on(before: tuple[str, str], now: tuple[str, str]) -> bool:
+def _continues(before: tuple[str, str], now: tuple[str, str]) -> bool:
     return (
         OUTSIDE not in (before[0], now[0])
         and before[1] == now[1]
@@ -57,16 +57,16 @@ def _goes_on(before: tuple[str, str], now: tuple[str, str]) -> bool:
     )
 
 
-def to_iob2(spans: Iterable[LabelledSpan], length: int) -> list[str]:
-    """Write spans that do not overlap as tags of `length` words."""
+def to_iob2(spans: Iterable[LabeledSpan], length: int) -> list[str]:
+    """Encode spans that do not overlap as IOB2 tags of `length` words."""
     tags = [OUTSIDE] * length
     for start, stop, kind in spans:
         tags[start:stop] = [f"B-{kind}"] + [f"I-{kind}"] * (stop - start - 1)
     return tags
 
 
-def to_bioes(spans: Iterable[LabelledSpan], length: int) -> list[str]:
-    """Do as `to_iob2`, with ends (`E`) and spans of one word (`S`) marked."""
+def to_bioes(spans: Iterable[LabeledSpan], length: int) -> list[str]:
+    """Encode spans that do not overlap as BIOES tags of `length` words."""
     tags = [OUTSIDE] * length
     for start, stop, kind in spans:
         inside = [f"B-{kind}", *[f"I-{kind}"] * (stop - start - 2), f"E-{kind}"]
@@ -75,7 +75,7 @@ def to_bioes(spans: Iterable[LabelledSpan], length: int) -> list[str]:
 
 
 def scheme_of(sentences: Iterable[Sequence[str]]) -> Scheme:
-    """Tell which scheme the tags of a file follow.
+    """Detect the scheme of the tags of a file.
 
     `labels` if any tag is neither `O` nor a prefix, a hyphen and a type; `bioes` if spans have
     marked ends; `iob1` if spans begin with `I` and none after `O` with `B`; else `iob2`.
@@ -96,17 +96,17 @@ def scheme_of(sentences: Iterable[Sequence[str]]) -> Scheme:
 
 
 def is_span_tag(tag: str) -> bool:
-    """Tell whether a tag is `O`, or a prefix, a hyphen and a type."""
+    """Check whether a tag is `O`, or a prefix, a hyphen and a type."""
     return tag == OUTSIDE or (len(tag) > 2 and tag[0] in _PREFIXES and tag[1] == "-")
 
 
 def irregular_places(tags: Sequence[str]) -> list[int]:
-    """Give the words whose tags go on with a span that is not there (`I-X` after `O` or `B-Y`)."""
+    """Return the words whose tags continue no span (`I-X` after `O` or `B-Y`)."""
     places = []
     before = (OUTSIDE, _NO_TYPE)
     for place, tag in enumerate(tags):
         now = split_tag(tag)
-        if now[0] not in _BEGINS | {OUTSIDE} and not _goes_on(before, now):
+        if now[0] not in _BEGINS | {OUTSIDE} and not _continues(before, now):
             places.append(place)
         before = now
     return places

@@ -1,4 +1,4 @@
-"""Features and head together: what is trained, saved and used."""
+"""Features and head as one network, and running it on batches of examples."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from elmo.tasks.features.features import WordFeatures
-from elmo.tasks.features.lookup import Lookups
+from elmo.tasks.features.inputs import InputStore
+from elmo.tasks.features.word_features import WordFeatures
 from elmo.tasks.heads.base import Head, Task, send
 from elmo.tasks.run.batches import sorted_batches
 
-_MEASURED_AT_ONCE = 4
-"""Batches are larger by this where no gradients are kept."""
+_PREDICTION_FACTOR = 4
+"""Batches are larger by this factor where no gradients are kept."""
 
 
 class TaskNetwork(nn.Module):
-    """All that learns.
+    """All parameters that are trained.
 
     Args:
         features: Words -> vectors.
@@ -35,9 +35,9 @@ class Runner:
     """Runs a network on examples.
 
     Args:
-        task: What examples are.
-        network: What learns; moved to the device.
-        lookups: Finds what is known of sentences.
+        task: The task of the examples.
+        network: The network; moved to the device.
+        store: Inputs of the features.
         device: Where to compute.
         half: Whether products are computed in bfloat16.
     """
@@ -46,24 +46,24 @@ class Runner:
         self,
         task: Task[Any, Any, Any],
         network: TaskNetwork,
-        lookups: Lookups,
+        store: InputStore,
         device: torch.device,
         half: bool = False,
     ) -> None:
         self.task = task
         self.network = network.to(device)
-        self.lookups = lookups
+        self.store = store
         self.device = device
         self._half = half
 
-    def prepare(self, examples: Sequence[Any], settle: bool = False) -> None:
-        """Embed all sentences of examples; see `Lookups.prepare`."""
-        # Many examples may be about the same text, such as questions about a paragraph.
+    def prepare(self, examples: Sequence[Any], repeatedly: bool = False) -> None:
+        """Embed all sentences of examples; see `InputStore.prepare`."""
+        # Examples may share texts, such as questions about a paragraph.
         distinct = {tuple(s): s for e in examples for s in self.task.sentences(e)}
-        self.lookups.prepare(list(distinct.values()), settle)
+        self.store.prepare(list(distinct.values()), repeatedly)
 
     def loss(self, examples: Sequence[Any]) -> Tensor:
-        """Give the mean loss of a batch, shape `()`, without the penalty of the mixes."""
+        """Return the mean loss of a batch, shape `()`, without the penalty of the mixes."""
         loss: Tensor = self._run(self.network.head.loss, examples)
         return loss
 
@@ -73,12 +73,12 @@ class Runner:
         batch: int,
         progress: Callable[[int], object] = lambda done: None,
     ) -> list[Any]:
-        """Give a prediction for each example, in order."""
+        """Return one prediction per example, in order."""
         self.network.eval()
         predictions: list[Any] = [None] * len(examples)
         sizes = [self.size(example) for example in examples]
         with torch.inference_mode():
-            for numbers in sorted_batches(sizes, batch * _MEASURED_AT_ONCE):
+            for numbers in sorted_batches(sizes, batch * _PREDICTION_FACTOR):
                 some = [examples[number] for number in numbers]
                 for number, own in zip(
                     numbers, self._run(self.network.head.predict, some), strict=True
@@ -93,7 +93,7 @@ class Runner:
 
     def _run(self, method: Callable[[Any, Any], Any], examples: Sequence[Any]) -> Any:
         sentences = [words for example in examples for words in self.task.sentences(example)]
-        lookup = self.lookups(sentences)
+        inputs = self.store(sentences)
         batch = send(self.task.collate(examples), self.device)
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self._half):
-            return method(self.network.features(lookup), batch)
+            return method(self.network.features(inputs), batch)

@@ -1,21 +1,32 @@
-"""Arguments of predicates in bracket columns, as in CoNLL-2005 and CoNLL-2012.
+"""Predicates and their arguments: PropBank's JSON lines, or the bracket columns of CoNLL.
 
-A word on each line, a blank line between sentences; one column marks the predicates (anything but
-`-`), and each predicate has a column of its own further right: `(A0*`, `*`, `*)`, `(V*)`.
-CoNLL-2012 files (`#begin document`) have fixed columns and a last one for coreference; in others
-the word is in the first column, and the column of predicates is found by counting.
+JSON lines are `{"words": [...], "frames": [{"pred": 3, "sense": ..., "tags": [...]}]}`: one
+sentence a line, one frame for each of its predicates; `tags` has one a word, in any scheme.
+
+Bracket columns (CoNLL-2005, CoNLL-2012) have a word on each line, a blank line between sentences;
+one column marks the predicates (anything but `-`), and each predicate has a column of its own
+further right: `(A0*`, `*`, `*)`, `(V*)`. CoNLL-2012 files (`#begin document`) have fixed columns
+and a last one for coreference; in others the word is in the first column, and the column of
+predicates is found by counting.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from elmo.tasks.heads.tag_schemes import LabelledSpan, to_iob2
-from elmo.tasks.readers.examples import Frame
-from elmo.tasks.readers.files import Line, blocks, not_empty, place, problem
+from elmo.tasks.readers.examples import Frame, Words
+from elmo.tasks.readers.files import (
+    Line,
+    Remarks,
+    blocks,
+    json_lines,
+    not_empty,
+    place,
+    problem,
+)
+from elmo.tasks.tag_schemes import LabeledSpan, irregular_places, scheme_of, spans_of, to_iob2
 
 _CELL = re.compile(r"((?:\([^()*\s]+)*)\*(\)*)")
 _NO_PREDICATE = "-"
@@ -23,17 +34,16 @@ _VERB = "V"
 
 
 class _Columns(NamedTuple):
-    """Where things are on a line."""
+    """Columns of a line."""
 
     word: int
     predicate: int
-    sense: int | None
     first_argument: int
     after_arguments: int
-    """Columns behind those of arguments."""
+    """Number of columns after those of arguments."""
 
 
-_CONLL_2012 = _Columns(word=3, predicate=7, sense=7, first_argument=11, after_arguments=1)
+_CONLL_2012 = _Columns(word=3, predicate=7, first_argument=11, after_arguments=1)
 
 
 class _Sentence(NamedTuple):
@@ -45,11 +55,53 @@ class _Sentence(NamedTuple):
         return problem(self.path, self.numbers[row], what)
 
 
+def read_propbank(path: Path, *, encoding: str = "utf-8") -> list[Frame]:
+    """Read the frames of all sentences from JSON lines, tags in IOB2."""
+    remarks = Remarks(path)
+    frames = []
+    for number, record in json_lines(path, encoding):
+        words = record.get("words")
+        if not _are_strings(words) or not words:
+            raise problem(path, number, "no 'words' that is a list of strings")
+        items = record.get("frames")
+        if not isinstance(items, list):
+            raise problem(path, number, "no 'frames' that is a list")
+        frames += [_frame(path, number, words, item, remarks) for item in items]
+    remarks.warn()
+    return not_empty(frames, path, "frames")
+
+
+def _frame(path: Path, number: int, words: Words, item: Any, remarks: Remarks) -> Frame:
+    predicate = item.get("pred") if isinstance(item, dict) else None
+    if not isinstance(predicate, int) or not 0 <= predicate < len(words):
+        raise problem(
+            path, number, f"'pred' is {predicate!r}, expected a word from 0 to {len(words) - 1}"
+        )
+    tags = item.get("tags")
+    if not _are_strings(tags) or len(tags) != len(words):
+        raise problem(
+            path, number, f"the frame of word {predicate}: expected {len(words)} tags, one a word"
+        )
+    if scheme_of([tags]) == "labels":
+        raise problem(
+            path, number, f"the frame of word {predicate}: tags are not O, B-ARG, I-ARG and so on"
+        )
+    if irregular_places(tags):
+        remarks.add("frames have tags that continue nothing; they begin an argument", number)
+    tags = to_iob2(spans_of(tags), len(tags))
+    sense = str(item.get("sense") or "")
+    return Frame(words, predicate, tags, sense, place(path, number))
+
+
+def _are_strings(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(part, str) for part in value)
+
+
 def read_props(path: Path, *, encoding: str = "utf-8") -> list[Frame]:
-    """Read the frames of all sentences, tags in IOB2.
+    """Read the frames of all sentences from bracket columns, tags in IOB2.
 
     Args:
-        path: A file, packed or not; words and props of CoNLL-2005 pasted together.
+        path: A file, compressed or not; words and props of CoNLL-2005 pasted together.
         encoding: Of the file.
     """
     frames: list[Frame] = []
@@ -82,7 +134,7 @@ def _find_columns(sentence: _Sentence) -> _Columns:
     for column in range(width - 1, 0, -1):
         n_predicates = sum(row[column] != _NO_PREDICATE for row in sentence.rows)
         if n_predicates == width - column - 1:
-            return _Columns(0, column, column, column + 1, 0)
+            return _Columns(0, column, column + 1, 0)
         if not all(_CELL.fullmatch(row[column]) for row in sentence.rows):
             break
     raise sentence.problem(
@@ -109,29 +161,22 @@ def _frames(sentence: _Sentence, columns: _Columns) -> list[Frame]:
         if not any(kind == _VERB and start == predicate for start, _, kind in spans):
             spans = _with_verb(sentence, spans, predicate)
         where = place(sentence.path, sentence.numbers[predicate])
-        sense = _sense(rows[predicate], columns)
+        row = rows[predicate]
+        sense = f"{row[6]}.{row[7]}" if columns is _CONLL_2012 else row[columns.predicate]
         frames.append(Frame(words, predicate, to_iob2(spans, len(words)), sense, where))
     return frames
 
 
-def _sense(row: Sequence[str], columns: _Columns) -> str:
-    if columns is not _CONLL_2012:
-        return row[columns.predicate]
-    return f"{row[6]}.{row[7]}"
-
-
-def _with_verb(
-    sentence: _Sentence, spans: list[LabelledSpan], predicate: int
-) -> list[LabelledSpan]:
+def _with_verb(sentence: _Sentence, spans: list[LabeledSpan], predicate: int) -> list[LabeledSpan]:
     """Mark the predicate itself where the file does not."""
     if any(start <= predicate < stop for start, stop, _ in spans):
         raise sentence.problem(predicate, "the predicate is inside of its own argument")
-    return [*spans, LabelledSpan(predicate, predicate + 1, _VERB)]
+    return [*spans, LabeledSpan(predicate, predicate + 1, _VERB)]
 
 
-def _spans(sentence: _Sentence, column: int) -> list[LabelledSpan]:
+def _spans(sentence: _Sentence, column: int) -> list[LabeledSpan]:
     """Read one column of brackets."""
-    spans: list[LabelledSpan] = []
+    spans: list[LabeledSpan] = []
     opened: tuple[int, str] | None = None
     for number, row in enumerate(sentence.rows):
         found = _CELL.fullmatch(row[column])
@@ -145,7 +190,7 @@ def _spans(sentence: _Sentence, column: int) -> list[LabelledSpan]:
         if found.group(2):
             if opened is None or len(found.group(2)) > 1:
                 raise sentence.problem(number, f"{row[column]!r} closes what was not opened")
-            spans.append(LabelledSpan(opened[0], number + 1, opened[1]))
+            spans.append(LabeledSpan(opened[0], number + 1, opened[1]))
             opened = None
     if opened is not None:
         raise sentence.problem(opened[0], f"the bracket ({opened[1]} is not closed")
