@@ -25,16 +25,16 @@ class WordLookup:
         words: The known words, in the order of the rows.
         vectors: Their vectors less that of an unknown word, `(words, width)`, float32.
         projection: Shape `(projection_dim, width)`, float32.
-        room: Characters of a word that are read; longer words are looked up by as many.
+        n_characters: Characters of a word that are read; longer words are looked up by as many.
     """
 
     def __init__(
-        self, words: Sequence[str], vectors: Tensor, projection: Tensor, room: int
+        self, words: Sequence[str], vectors: Tensor, projection: Tensor, n_characters: int
     ) -> None:
         self.words = tuple(words)
         self.vectors = vectors
         self.projection = projection
-        self._room = room
+        self._n_characters = n_characters
         # The boundaries are no words: their terms are in the character encoder.
         self._rows = {
             word: row
@@ -55,7 +55,7 @@ class WordLookup:
         found = [
             (place, row)
             for place, word in enumerate(words)
-            if (row := self._rows.get(word[: self._room])) is not None
+            if (row := self._rows.get(word[: self._n_characters])) is not None
         ]
         if not found:
             return vectors
@@ -64,7 +64,7 @@ class WordLookup:
         return vectors.index_add(0, places.to(vectors.device), terms.to(vectors))
 
     def _terms(self, rows: Tensor) -> Tensor:
-        # Sums instead of a product, so that a word's term does not depend on its neighbours.
+        # Sums instead of a product, so that a word's term does not depend on its neighbors.
         return (self.vectors[rows].unsqueeze(1) * self.projection).sum(dim=2)
 
     def update(self, digest: hashlib._Hash) -> None:
@@ -81,4 +81,4 @@ class WordLookup:
     def rounded_to(self, tensors: dict[str, Tensor]) -> WordLookup:
         """Return the same words with other numbers."""
         vectors, projection = tensors["vectors"].float(), tensors["projection"].float()
-        return WordLookup(self.words, vectors, projection, self._room)
+        return WordLookup(self.words, vectors, projection, self._n_characters)
