@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from elmo.bulk.journal import JournaledFile, begin_journal, settle
+from elmo.bulk.journal import JournaledFile, begin_journal, recover
 from elmo.errors import OutputError
 
 PLACES = st.integers(0, 3 * 4096)
@@ -87,11 +87,11 @@ def test_settling_a_file_changes_nothing_but_what_was_not_committed(tmp_path):
         do(file, [("write", 5000, b"abc"), ("write", 9999, b"defg")])
         file.commit()
     committed = path.read_bytes()
-    settle(path, journal)
+    recover(path, journal)
     assert path.read_bytes() == committed
     with path.open("ab") as file:
         file.write(b"what a killed process added")
-    settle(path, journal)
+    recover(path, journal)
     assert path.read_bytes() == committed
 
 
@@ -108,7 +108,7 @@ def test_a_journal_that_is_no_journal_is_not_followed(tmp_path):
     path, journal = begun(tmp_path, b"12345")
     journal.write_bytes(b"{")
     with pytest.raises(ValueError, match="Expecting"):
-        settle(path, journal)
+        recover(path, journal)
     assert path.read_bytes() == b"12345"
 
 
@@ -116,7 +116,7 @@ def test_a_file_that_lost_its_end_is_not_filled_up(tmp_path):
     path, journal = begun(tmp_path, b"12345")
     os.truncate(path, 3)
     with pytest.raises(ValueError, match="3 bytes, expected at least 5"):
-        settle(path, journal)
+        recover(path, journal)
     assert path.read_bytes() == b"123"
 
 
@@ -125,9 +125,9 @@ import os, shutil, sys
 from pathlib import Path
 import numpy as np
 sys.path.insert(0, sys.argv[1])
-from bulk.test_store import ALL_LAYERS, read_hdf5, vectors_of
-from elmo.bulk.embed_file import journal
-from elmo.bulk.store import is_complete, open_writer
+from bulk.test_formats import ALL_LAYERS, read_hdf5, vectors_of
+from elmo.bulk import journal
+from elmo.bulk.formats import is_complete, open_writer
 
 folder = Path(sys.argv[2])
 sentences = [["word"] * (number % 7) for number in range(60)]

@@ -1,4 +1,4 @@
-"""Embed a whole text file: the path of the data from disk to disk, bounded and resumable."""
+"""Embed a whole text file into a file of vectors, in constant memory and resumable."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ import torch
 from tqdm import tqdm
 
 from elmo import __version__
-from elmo.bulk.store import check_output, is_complete, open_writer
-from elmo.bulk.vector_files import format_of
+from elmo.bulk.formats import check_output, format_of, is_complete, open_writer
 from elmo.bulk.writer import VectorInfo, VectorWriter
 from elmo.embed.selection import select_layers
 from elmo.embedder import ELMo
@@ -33,7 +32,7 @@ from elmo.text.sentences import Words
 
 @dataclass(frozen=True, kw_only=True)
 class EmbedReport:
-    """What `embed_file` did."""
+    """Figures of a run of `embed_file`."""
 
     n_sentences: int
     """Sentences in the output."""
@@ -61,14 +60,14 @@ def embed_file(
     """Embed the sentences of a text file into a file of vectors.
 
     Args:
-        model: What embeds them.
+        model: The model.
         source: A text file; `-` for standard input.
         output: The file to write.
         settings: How; the defaults if None.
         show_progress: Whether to show a progress bar on standard error.
 
     Returns:
-        What was done; None if `resume` was asked for and the output was complete already.
+        Figures of the run; None if `resume` was given and the output was complete already.
     """
     settings = settings or EmbedSettings()
     check_paths(source, output, settings)
@@ -114,7 +113,7 @@ def embed_file(
 
 
 def check_paths(source: Path | str, output: Path | str, settings: EmbedSettings) -> None:
-    """Fail if the input cannot be read or the output may not be written, touching neither."""
+    """Refuse an input that cannot be read or an output that may not be written; change nothing."""
     require_text(source, settings.encoding)
     get_tokenizer(settings.tokenizer)
     for name in ("batch_size", "batch_tokens"):
@@ -129,7 +128,7 @@ def check_paths(source: Path | str, output: Path | str, settings: EmbedSettings)
 
 
 def vector_info(model: ELMo, settings: EmbedSettings) -> VectorInfo:
-    """Describe what a run will write."""
+    """Return the facts of the file that a run will write."""
     select_layers(settings.layers, model.config)  # fails here rather than after the output is begun
     return VectorInfo(
         model_sha256=model.fingerprint,
@@ -148,14 +147,14 @@ def vector_info(model: ELMo, settings: EmbedSettings) -> VectorInfo:
 def _keep_state(
     model: ELMo, writer: VectorWriter, settings: EmbedSettings, n_sentences: int
 ) -> None:
-    """Keep what is carried behind so many sentences that are written next."""
+    """Keep the state carried after so many sentences, which are written next."""
     if settings.state == "carry" and model.carried_state is not None:
         state = {name: part.cpu().numpy() for name, part in model.carried_state._asdict().items()}
         writer.keep_state(state, writer.n_written + n_sentences)
 
 
 def _skip_written(sentences: Iterator[Words], writer: VectorWriter) -> None:
-    """Read over the sentences that are in already, making sure that they are the same."""
+    """Skip the sentences that are in already, and check that they are the same."""
     for number, before in enumerate(writer.written_sentences()):
         now = next(sentences, None)
         if now != before:
@@ -168,7 +167,7 @@ def _skip_written(sentences: Iterator[Words], writer: VectorWriter) -> None:
 
 
 def _restore_state(model: ELMo, writer: VectorWriter, settings: EmbedSettings) -> None:
-    """Start from nothing, or from where an interrupted run with carried state stopped."""
+    """Reset the carried state, or restore that of the run that is resumed."""
     model.reset()
     if settings.state == "carry" and writer.n_written:
         kept = writer.kept_state()

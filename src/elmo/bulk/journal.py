@@ -1,19 +1,17 @@
-"""A file that is changed all at once or not at all, whatever stops the process in between.
+"""A file whose changes are atomic, by a write-ahead journal.
 
-HDF5 keeps an index that it changes in place, here and there: a process that is killed while it does
-so leaves a file that cannot be read any more, with the work of hours in it. So it writes through a
-`JournaledFile` instead:
+HDF5 changes its index in place: a process that is killed in the middle of that leaves a file that
+cannot be read, with the work of hours in it. So it writes through a `JournaledFile` instead:
 
-* what comes behind the end of the file is written there at once, where nobody looks yet;
-* what replaces something waits in memory, and is seen by nobody but the writer;
-* `commit` writes what waits to a journal, which takes the place of the journal before it in one
-  step, and only then to the file.
+* what is appended to the file is written at once, where nobody reads yet;
+* what replaces committed bytes stays in memory, visible to the writer only;
+* `commit` writes those bytes to a journal, which replaces the journal before it atomically, and
+  then to the file.
 
-The journal stays. After a kill, `settle` does once more what it says, which changes nothing where
-that was done already, and cuts off what came behind: the file is as the last commit left it.
+The journal stays. After a kill, `recover` applies it once more, which changes nothing if it was
+applied already, and truncates what was appended: the file is as the last commit left it.
 
-All of this is for one writer: `take_alone` keeps a second process away for as long as the first one
-lives.
+There is one writer at a time: the caller holds a lock (`runtime/files.py`).
 """
 
 from __future__ import annotations
@@ -27,52 +25,26 @@ from io import FileIO
 from pathlib import Path
 from typing import Any, Self
 
-from filelock import FileLock, Timeout
-
-from elmo.errors import OutputError, OutputExistsError
+from elmo.errors import OutputError
+from elmo.runtime.files import replacing
 
 try:
     import fcntl
-except ImportError:  # not on every system; there, who reads a file while it changes sees a mixture
+except ImportError:  # Windows: concurrent readers may see half-written data
     fcntl = None  # type: ignore[assignment]
 
-LOCK_FILE = ".lock"
-"""Who holds it is the only one to write; the system lets go of it when a process ends, however."""
 _PAGE = 4096
-"""Bytes that are replaced together."""
+"""Bytes of a page, the unit of what is replaced."""
 _PATIENCE = 60.0
-"""Seconds that a writer waits for others who read the file this moment."""
-
-
-def take_alone(folder: Path, output: Path) -> FileLock:
-    """Be the only process that writes an output, until the lock is released or the process ends.
-
-    Args:
-        folder: Where the lock is; it exists.
-        output: What is written, to name it.
-    """
-    lock = FileLock(folder / LOCK_FILE)
-    try:
-        lock.acquire(timeout=0)
-    except Timeout:
-        raise OutputExistsError(
-            f"another elmo process is writing {output}: wait for it, or name another output"
-        ) from None
-    return lock
-
-
-def refuse_if_taken(folder: Path, output: Path) -> None:
-    """Fail if another process is writing an output; see `take_alone`."""
-    if (folder / LOCK_FILE).is_file():
-        take_alone(folder, output).release()
+"""Seconds to wait for processes that are reading the file."""
 
 
 class JournaledFile:
-    """A file open for changes, with the methods that h5py wants of a Python object.
+    """A file open for changes, with the methods of a file object that h5py calls.
 
     Args:
         path: The file; it exists.
-        journal: Where its journal is kept.
+        journal: Its journal.
     """
 
     def __init__(self, path: Path, journal: Path) -> None:
@@ -83,23 +55,23 @@ class JournaledFile:
         self._size = self._committed
         self._place = 0
         self._changed: dict[int, bytearray] = {}
-        """Pages of what is committed, as they are to become, by their numbers."""
+        """New content of committed pages, by their numbers."""
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Leave the file as the last commit left it."""
+        """Close the file as the last commit left it."""
         self._file.truncate(self._committed)
         self._file.close()
 
     def reserve(self, size: int) -> None:
-        """Make sure that so many bytes can be added: a full disk shows before anything else."""
-        if hasattr(os, "posix_fallocate"):  # not on every system; then a full disk shows later
+        """Reserve space for bytes to be appended, so that a full disk fails before any change."""
+        if hasattr(os, "posix_fallocate"):  # elsewhere a full disk fails later
             os.posix_fallocate(self._file.fileno(), self._committed, size)
 
     def commit(self) -> None:
-        """Make all changes lasting."""
+        """Make all changes permanent."""
         with _locked(self._file, self._path):
             if _size(self._file) < self._size:
                 self._file.truncate(self._size)
@@ -112,22 +84,22 @@ class JournaledFile:
     # --- what h5py calls --------------------------------------------------------------------------
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        """Go to a place."""
+        """Set the position, and return it."""
         origins = {os.SEEK_SET: 0, os.SEEK_CUR: self._place, os.SEEK_END: self._size}
         self._place = origins[whence] + offset
         return self._place
 
     def tell(self) -> int:
-        """Give the place where reading and writing go on."""
+        """Return the position."""
         return self._place
 
     def read(self, size: int = -1) -> bytes:
-        """Read so many bytes, or all there are."""
+        """Read so many bytes, or all that are left."""
         content = bytearray(max(0, self._size - self._place) if size < 0 else size)
         return bytes(content[: self.readinto(content)])
 
     def readinto(self, buffer: Any) -> int:
-        """Read as many bytes as a buffer takes; those behind the end are 0."""
+        """Fill a buffer, with zeros after the end of the file; return the bytes read."""
         view = memoryview(buffer).cast("B")
         start = self._place
         end = max(start, min(start + len(view), self._size))
@@ -142,7 +114,7 @@ class JournaledFile:
         return end - start
 
     def write(self, content: Any) -> int:
-        """Write bytes: at once behind the end, into memory where they replace something."""
+        """Write bytes: to the file after its committed end, into memory before it."""
         view = memoryview(content).cast("B")
         start, end = self._place, self._place + len(view)
         replaced = max(0, min(end, self._committed) - start)
@@ -154,7 +126,7 @@ class JournaledFile:
         return len(view)
 
     def truncate(self, size: int) -> int:
-        """Set where the file ends; bytes that are added later are 0 until they are written."""
+        """Set the size; bytes that are added are 0 until they are written."""
         if size < self._size:
             self._replace_part(size, bytes(max(0, min(self._size, self._committed) - size)))
             if self._size > self._committed:
@@ -163,10 +135,10 @@ class JournaledFile:
         return size
 
     def flush(self) -> None:
-        """Do nothing: `commit` decides when changes are lasting."""
+        """Do nothing: only `commit` makes changes permanent."""
 
     def _replace_part(self, start: int, content: bytes | memoryview) -> None:
-        """Change bytes of what is committed, in memory."""
+        """Replace committed bytes, in memory."""
         end = start + len(content)
         for number in _pages(start, end):
             page, first = self._page(number), number * _PAGE
@@ -182,12 +154,12 @@ class JournaledFile:
 
 
 def begin_journal(path: Path, journal: Path) -> None:
-    """Take a file as it is for its first commit."""
+    """Commit a file as it is, for the first time."""
     _write_journal(journal, path.stat().st_size, {})
 
 
-def settle(path: Path, journal: Path) -> None:
-    """Put a file, whose writer may have been killed, in the state of the last commit.
+def recover(path: Path, journal: Path) -> None:
+    """Restore the last commit of a file whose writer may have been killed.
 
     Raises:
         ValueError: The file or the journal is not what a writer left.
@@ -206,20 +178,16 @@ def _size(file: FileIO) -> int:
 
 
 def _pages(start: int, end: int) -> range:
-    """Give the numbers of the pages that have a byte of a range; none if it is empty."""
+    """Return the numbers of the pages that a range of bytes touches; none if it is empty."""
     return range(start // _PAGE, -(-end // _PAGE)) if start < end else range(0)
 
 
 def _write_journal(path: Path, size: int, pages: Mapping[int, bytes | bytearray]) -> None:
-    """Write down how long a file is to be, and what its pages hold."""
+    """Write a journal: the size of the file, and the content of changed pages."""
     header = {"size": size, "pages": [(number, len(page)) for number, page in pages.items()]}
-    temporary = path.with_name(path.name + ".new")
-    with temporary.open("wb") as file:
+    with replacing(path) as temporary, temporary.open("wb") as file:
         file.write(json.dumps(header).encode() + b"\n")
         file.writelines(pages.values())
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
 
 
 def _replace(file: FileIO, size: int, pages: Mapping[int, bytes | bytearray]) -> None:
@@ -230,7 +198,7 @@ def _replace(file: FileIO, size: int, pages: Mapping[int, bytes | bytearray]) ->
 
 
 def _read_at(file: FileIO, size: int, place: int) -> bytes:
-    """Read so many bytes, or as many as there are; the system may give them in several parts."""
+    """Read so many bytes, or as many as there are; the system may return fewer at a time."""
     file.seek(place)
     parts = []
     while size and (part := file.read(size)):
@@ -240,7 +208,7 @@ def _read_at(file: FileIO, size: int, place: int) -> bytes:
 
 
 def _write_at(file: FileIO, view: memoryview, place: int) -> None:
-    """Write all bytes of a view; the system may take them in several parts."""
+    """Write all bytes of a view; the system may write fewer at a time."""
     file.seek(place)
     while len(view):
         view = view[file.write(view) :]
@@ -248,11 +216,7 @@ def _write_at(file: FileIO, view: memoryview, place: int) -> None:
 
 @contextmanager
 def _locked(file: FileIO, path: Path) -> Iterator[None]:
-    """Keep everyone who opens a file by HDF5 away from it.
-
-    Who looks into a file while it is written locks it for as long as that takes. The work of hours
-    should not end there.
-    """
+    """Hold the lock that HDF5 takes for whoever opens the file; wait for readers to close it."""
     if fcntl is None:
         yield
         return

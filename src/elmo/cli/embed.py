@@ -51,7 +51,7 @@ def embed(
         No progress, no report.
     """
     from elmo.bulk.embed_file import check_paths, embed_file
-    from elmo.bulk.store import is_unfinished
+    from elmo.bulk.formats import is_unfinished
 
     check_paths(source, output, settings)  # before the model is loaded, which takes a while
     model = load_model(choice, settings)
@@ -108,23 +108,18 @@ def cache(
     """
     from tqdm import tqdm
 
-    from elmo.embed.words import write_token_file
     from elmo.text.files import refuse_to_replace
     from elmo.text.vocabulary import Vocabulary
+    from elmo.weights.token_file import write_token_file
 
     refuse_to_replace(vocabulary, output)
     if output.exists() and not overwrite:  # before anything is read that can be read only once
         raise OutputExistsError(f"{output} exists; give --overwrite to replace it")
     words = Vocabulary.read(vocabulary).words
     model = load_model(choice)
-    write_token_file(
-        output,
-        words,
-        model.compute_word_vectors,
-        model.fingerprint,
-        overwrite=overwrite,
-        progress=lambda starts: tqdm(starts, disable=quiet, unit="k words"),
-    )
+    starts = tqdm(range(0, len(words), 1024), disable=quiet, unit="k words")
+    blocks = (model.word_vectors(words[start : start + 1024]) for start in starts)
+    write_token_file(output, words, blocks, model.fingerprint, overwrite=overwrite)
     if not quiet:
         say(f"{output}: {counted(len(words), 'word')} of {model.config.projection_dim} values")
     return DONE

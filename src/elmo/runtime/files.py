@@ -29,25 +29,26 @@ if TYPE_CHECKING:  # filelock imports asyncio; help texts and most commands need
 LOCK_FILE = ".lock"
 """Name of the lock of a folder; the system releases it when its process ends, however that is."""
 PARTIAL_FILES = ".*.partial"
-"""Pattern of temporary files: those left behind belong to processes that were killed."""
+"""Pattern of temporary files; see `remove_partial_files`."""
 
 
 # --- atomic writes ------------------------------------------------------------------------------
 
 
 @contextmanager
-def replacing(path: Path, advice: str = "") -> Iterator[Path]:
+def replacing(path: Path, advice: str = "", folder: Path | None = None) -> Iterator[Path]:
     """Write a file atomically: readers see the old file or the whole new one, even after a crash.
 
     Args:
         path: File to write; one that exists is replaced.
         advice: What the user can do if it cannot be written; see `output_errors`.
+        folder: Of the temporary file, on the same file system; that of `path` by default.
 
     Yields:
-        The path of a temporary file in the same folder, for the block to write. It is flushed to
-        disk and renamed after the block, or deleted if the block fails.
+        The path of a temporary file for the block to write. It is flushed to disk and renamed after
+        the block, or deleted if the block fails.
     """
-    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.partial")
+    temporary = (folder or path.parent) / f".{path.name}.{uuid.uuid4().hex[:8]}.partial"
     with output_errors(path, advice):
         try:
             yield temporary
@@ -63,6 +64,12 @@ def write_text(path: Path, text: str) -> None:
     """Write a text file atomically, in UTF-8; see `replacing`."""
     with replacing(path) as temporary:
         temporary.write_bytes(text.encode())
+
+
+def remove_partial_files(folder: Path) -> None:
+    """Delete the temporary files that killed processes left in a folder; nobody may write there."""
+    for leftover in folder.rglob(PARTIAL_FILES):
+        leftover.unlink(missing_ok=True)
 
 
 def _sync_folder(folder: Path) -> None:

@@ -18,7 +18,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from elmo.errors import WeightsError
-from elmo.runtime.files import PARTIAL_FILES, output_errors, replacing, sha256_of, write_text
+from elmo.runtime.files import output_errors, remove_partial_files, replacing, sha256_of, write_text
 
 FOLDER = "snapshots"
 
@@ -72,8 +72,7 @@ def save_snapshot(folder: Path, snapshot: Snapshot, keep: int) -> Path:
     advice = f"go on from the snapshot before it with elmo train --resume {folder}"
     with output_errors(path, advice):
         path.parent.mkdir(parents=True, exist_ok=True)
-        for leftover in path.parent.glob(PARTIAL_FILES):  # of a run that was killed
-            leftover.unlink()
+        remove_partial_files(path.parent)
         with replacing(path) as temporary:
             save_file(tensors, temporary, metadata=header)
             checksum = sha256_of(temporary)

@@ -14,9 +14,9 @@ from filelock import FileLock
 from elmo.errors import InputError, OutputError, OutputExistsError
 from elmo.runtime.files import (
     LOCK_FILE,
-    PARTIAL_FILES,
     lock_output,
     refuse_if_locked,
+    remove_partial_files,
     sha256_of,
     write_text,
 )
@@ -94,8 +94,7 @@ class CorpusFolder:
     def _begin(self) -> None:
         if self._settings.overwrite:
             self._remove_corpus()
-        for leftover in self.path.rglob(PARTIAL_FILES):  # of a run that was killed
-            leftover.unlink(missing_ok=True)
+        remove_partial_files(self.path)
         write_text(self.work / _RUN_FILE, json.dumps(self._about))
 
     def forget(self) -> None:

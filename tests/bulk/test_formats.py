@@ -7,6 +7,7 @@ import subprocess
 import sys
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import get_args
 
 import h5py
 import numpy as np
@@ -16,9 +17,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors import safe_open
 
-from elmo.bulk import journal, store
-from elmo.bulk.store import Hdf5Writer, is_complete, open_writer
-from elmo.bulk.vector_files import format_of
+from elmo.bulk import hdf5, journal, parquet, safetensors_file
+from elmo.bulk.formats import FORMATS, format_of, is_complete, open_writer
+from elmo.bulk.hdf5 import Hdf5Writer
 from elmo.bulk.writer import VectorInfo
 from elmo.errors import (
     ConfigError,
@@ -27,8 +28,7 @@ from elmo.errors import (
     OutputError,
     OutputExistsError,
 )
-
-FORMATS = ("hdf5", "npz", "safetensors", "parquet")
+from elmo.settings import OutputFormat
 
 ALL_LAYERS = VectorInfo(
     model_sha256="ab" * 32,
@@ -104,6 +104,12 @@ def assert_holds(path, format, info, vectors):
         np.testing.assert_array_equal(array, expected)
 
 
+def test_the_table_has_the_formats_that_settings_and_documents_name():
+    documented = (Path(__file__).parents[2] / "docs" / "formats.md").read_text(encoding="utf-8")
+    assert set(FORMATS) == set(get_args(OutputFormat)) == set(READERS)
+    assert all(f"| `{name}` |" in documented for name in FORMATS)
+
+
 @pytest.mark.parametrize("format", FORMATS)
 @pytest.mark.parametrize("info", [ALL_LAYERS, ONE_LAYER], ids=["all", "one"])
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
@@ -139,7 +145,7 @@ def test_sentences_can_be_forgotten(tmp_path):
 
 
 def test_an_index_that_would_not_fit_in_memory_is_left_out_and_said(tmp_path, monkeypatch):
-    monkeypatch.setattr(store, "_INDEX_LIMIT", 10)
+    monkeypatch.setattr(hdf5, "_INDEX_LIMIT", 10)
     with pytest.warns(ElmoWarning, match="sentence_to_index"):
         write(tmp_path / "out.h5", "hdf5", ALL_LAYERS)
     with h5py.File(tmp_path / "out.h5", "r") as file:
@@ -171,14 +177,14 @@ def test_every_file_says_what_made_it(tmp_path):
 
 
 def test_a_parquet_file_has_many_row_groups_if_it_is_large(tmp_path, monkeypatch):
-    monkeypatch.setattr("elmo.bulk.vector_files._ROW_GROUP_BYTES", 100)
+    monkeypatch.setattr(parquet, "_ROW_GROUP_BYTES", 100)
     vectors = write(tmp_path / "out", "parquet", ALL_LAYERS)
     assert pq.ParquetFile(tmp_path / "out").num_row_groups > 1
     assert_holds(tmp_path / "out", "parquet", ALL_LAYERS, vectors)
 
 
 def test_too_many_sentences_for_a_safetensors_header_are_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr("elmo.bulk.vector_files._HEADER_LIMIT", 100)
+    monkeypatch.setattr(safetensors_file, "_HEADER_LIMIT", 100)
     with pytest.raises(OutputError, match="use hdf5 or parquet"):
         write(tmp_path / "out", "safetensors", ALL_LAYERS)
 
@@ -210,7 +216,7 @@ def test_bad_places_and_formats_are_refused(tmp_path):
 
 
 def test_a_missing_extra_is_named_before_any_work(tmp_path, monkeypatch):
-    monkeypatch.setattr("elmo.bulk.vector_files.find_spec", lambda name: None)
+    monkeypatch.setattr("elmo.bulk.formats.find_spec", lambda name: None)
     with pytest.raises(MissingExtraError, match="pip install pyarrow"):
         open_writer(tmp_path / "out", "parquet", ALL_LAYERS)
 
@@ -362,9 +368,9 @@ FULL_DISK = """
 import resource, sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[1])
-from bulk.test_store import ALL_LAYERS, SENTENCES, vectors_of
+from bulk.test_formats import ALL_LAYERS, SENTENCES, vectors_of
 from elmo.errors import OutputError
-from elmo.bulk.store import open_writer
+from elmo.bulk.formats import open_writer
 resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[4]),) * 2)
 writer = open_writer(Path(sys.argv[2]), sys.argv[3], ALL_LAYERS)
 vectors = vectors_of(SENTENCES, ALL_LAYERS)
