@@ -18,6 +18,7 @@ from elmo.runtime.files import (
     locked,
     output_errors,
     refuse_if_locked,
+    remove_partial_files,
     replacing,
     sha256_of,
     try_lock,
@@ -66,6 +67,16 @@ def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(tmp_path, error
     assert list(tmp_path.iterdir()) == [path]
 
 
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="pipes of POSIX")
+def test_a_pipe_is_written_to_and_not_replaced(tmp_path):
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    reader = subprocess.Popen(["cat", path], stdout=subprocess.PIPE, text=True)
+    write_text(path, "content")
+    assert reader.communicate(timeout=60)[0] == "content"
+    assert list(tmp_path.iterdir()) == [path]
+
+
 def test_two_writers_of_one_file_do_not_mix(tmp_path):
     path = tmp_path / "file"
     with replacing(path) as first, replacing(path) as second:
@@ -73,6 +84,24 @@ def test_two_writers_of_one_file_do_not_mix(tmp_path):
         second.write_text("second")
     assert path.read_text() == "first"  # the outer block ends last
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_what_killed_writers_left_is_removed_and_nothing_else(tmp_path):
+    kept = tmp_path / "folder" / "file"
+    for path in (kept, kept.with_name(".file.12ab34cd.partial"), tmp_path / ".a.0.partial"):
+        path.parent.mkdir(exist_ok=True)
+        path.touch()
+    remove_partial_files(tmp_path)
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == [kept]
+
+
+def test_a_temporary_file_may_be_in_another_folder(tmp_path):
+    work = tmp_path / "work"
+    work.mkdir()
+    with replacing(tmp_path / "file", folder=work) as temporary:
+        temporary.write_text("text")
+        assert temporary.parent == work
+    assert (tmp_path / "file").read_text() == "text"
 
 
 def test_everything_is_on_the_disk_before_and_after_the_rename(tmp_path, monkeypatch):

@@ -9,7 +9,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from elmo.errors import OutputError, OutputExistsError
+from elmo.errors import OutputExistsError
+from elmo.runtime.files import output_errors
 
 TITLE: dict[str, Any] = {"loc": "left", "fontsize": 10, "fontweight": "bold"}
 """Titles of panels say what is to be seen."""
@@ -42,24 +43,14 @@ def can_draw() -> bool:
 
 
 def prepare_outputs(folder: Path, names: list[str], overwrite: bool) -> None:
-    """Make a folder, and fail if a report is in it that must not be replaced."""
-    try:
+    """Create a folder; refuse one with a report that must not be replaced."""
+    with output_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise OutputError(f"cannot make {folder}: {error.strerror or error}") from None
     there = [name for name in names if (folder / name).exists()]
     if there and not overwrite:
         raise OutputExistsError(
             f"{folder / there[0]} exists already; give --overwrite to replace it"
         )
-
-
-def write_text(path: Path, text: str) -> None:
-    """Write a text file."""
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise OutputError(f"cannot write {path}: {error.strerror or error}") from None
 
 
 def save_figure(figure: Any, stem: Path) -> None:
@@ -71,15 +62,10 @@ def save_figure(figure: Any, stem: Path) -> None:
     """
     from matplotlib import rc_context
 
-    try:
-        with rc_context(_SVG), warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "Glyph .* missing")  # a box stands there instead
-            figure.savefig(stem.with_name(stem.name + ".png"), dpi=150, format="png")
-            figure.savefig(
-                stem.with_name(stem.name + ".svg"), format="svg", metadata={"Date": None}
-            )
-    except OSError as error:
-        raise OutputError(f"cannot write {stem}: {error.strerror or error}") from None
+    with output_errors(stem), rc_context(_SVG), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph .* missing")  # a box stands there instead
+        figure.savefig(stem.with_name(stem.name + ".png"), dpi=150, format="png")
+        figure.savefig(stem.with_name(stem.name + ".svg"), format="svg", metadata={"Date": None})
 
 
 def word_fonts() -> list[str]:

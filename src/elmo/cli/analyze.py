@@ -278,9 +278,9 @@ def senses(
         No progress.
     """
     from elmo.analysis.passages import Corpus
-    from elmo.analysis.report_files import write_text
     from elmo.analysis.senses.occurrences import find_senses
     from elmo.analysis.senses.page import draw_senses, render_senses, senses_page
+    from elmo.runtime.files import write_text
 
     stem = "senses-" + (re.sub(r"[^\w-]+", "_", word) or "_")
     folder = settings.out or Path()
@@ -365,7 +365,8 @@ class _Output:
         self, report: Any, render: Callable[[Any, bool], str], draw: Callable[[Any, Path], None]
     ) -> None:
         """Write everything."""
-        from elmo.analysis.report_files import as_json, can_draw, write_text
+        from elmo.analysis.report_files import as_json, can_draw
+        from elmo.runtime.files import write_text
 
         show(as_json(report) if self.as_json else render(report, False))
         if self.folder is None:

@@ -393,12 +393,13 @@ def _card_to_write(path: Path | None, format: str) -> ModelCard | None:
 
 
 def _write_card(card: ModelCard, checkpoint: Checkpoint, folder: Path) -> None:
+    from elmo.runtime.files import write_text
     from elmo.weights.card import CARD_JSON, README
 
     card = dataclasses.replace(card, parameters=checkpoint.n_parameters).sealed(folder)
     text = card.markdown(checkpoint.config, checkpoint.fingerprint())
-    (folder / README).write_text(text, encoding="utf-8")
-    (folder / CARD_JSON).write_text(card.to_json(), encoding="utf-8")
+    write_text(folder / README, text)
+    write_text(folder / CARD_JSON, card.to_json())
 
 
 def _refuse_own_folder(source: Path, target: Path) -> None:

@@ -48,6 +48,10 @@ def replacing(path: Path, advice: str = "", folder: Path | None = None) -> Itera
         The path of a temporary file for the block to write. It is flushed to disk and renamed after
         the block, or deleted if the block fails.
     """
+    if path.exists() and not (path.is_file() or path.is_dir()):  # a device or a pipe
+        with output_errors(path, advice):
+            yield path
+        return
     temporary = (folder or path.parent) / f".{path.name}.{uuid.uuid4().hex[:8]}.partial"
     with output_errors(path, advice):
         try:

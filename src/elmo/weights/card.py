@@ -7,7 +7,6 @@ time, results and the commands that show them. That is `card.json`, a `ModelCard
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from typing import Any, Self
 from elmo.config import ElmoConfig
 from elmo.errors import ConfigError, MissingFileError
 from elmo.model.perplexity import Perplexity
+from elmo.runtime.files import sha256_of
 
 CARD_JSON = "card.json"
 README = "README.md"
@@ -263,12 +263,6 @@ def model_card(config: ElmoConfig, n_parameters: int, fingerprint: str) -> str:
         _REST,
     ]
     return "\n".join(sections)
-
-
-def sha256_of(path: Path) -> str:
-    """Give the SHA-256 of a file's bytes."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _size_rows(config: ElmoConfig, fingerprint: str) -> list[tuple[str, str]]:

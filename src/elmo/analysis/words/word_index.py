@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from elmo.errors import InputError, MissingFileError, OutputError
+from elmo.errors import InputError, MissingFileError
 from elmo.runtime.array_files import map_arrays, pack_words, unpack_words, write_arrays
 
 Vectors = npt.NDArray[np.float32]
@@ -199,10 +199,7 @@ class WordIndex:
             "centred_norms": self.norms(remove_mean=True),
         }
         facts = json.dumps({**self.facts, "dim": self.vectors.shape[1]}, sort_keys=True)
-        try:
-            write_arrays(path, arrays, {"kind": _KIND, "facts": facts})
-        except OSError as error:
-            raise OutputError(f"cannot write {path}: {error.strerror or error}") from None
+        write_arrays(path, arrays, {"kind": _KIND, "facts": facts})
 
     @classmethod
     def load(cls, path: Path) -> WordIndex:
