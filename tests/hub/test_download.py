@@ -329,7 +329,7 @@ def test_without_a_network_the_place_for_the_file_is_named(target):
 def test_addresses_that_are_no_web_addresses_are_not_opened(tmp_path, target):
     (tmp_path / "secret").write_text("secret")
     for address in (f"file://{tmp_path / 'secret'}", "ftp://127.0.0.1/x"):
-        with pytest.raises(DownloadError, match="unknown url type"):
+        with pytest.raises(MissingFileError, match="is no web address"):
             fetch(RemoteFile(address=address), target, QUICK)
 
 

@@ -8,7 +8,6 @@ first arrives, and enforced whenever it arrives again.
 
 from __future__ import annotations
 
-import hashlib
 import http.client
 import json
 import re
@@ -21,7 +20,8 @@ import urllib.request
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NoReturn
+from urllib.parse import urlsplit
 
 from tqdm.auto import tqdm
 
@@ -205,17 +205,17 @@ def part_path(target: Path) -> Path:
     return target.with_name(f"{target.name}.part")
 
 
-def _notes(target: Path) -> Path:
+def _notes_path(target: Path) -> Path:
     return target.with_name(f"{target.name}.part.json")
 
 
 def _forget_partial(target: Path) -> None:
-    for path in (part_path(target), _notes(target)):
+    for path in (part_path(target), _notes_path(target)):
         path.unlink(missing_ok=True)
 
 
 class _Partial:
-    """The bytes of a file that have arrived, with their checksum.
+    """The bytes of a file that have arrived.
 
     Args:
         file: What is downloaded.
@@ -223,50 +223,34 @@ class _Partial:
     """
 
     def __init__(self, file: RemoteFile, target: Path) -> None:
-        self._file = file
         self.target = target
-        self.length = 0
-        self.digest = hashlib.sha256()
-        self.is_complete = False
-        self.validator = ""
+        self.path = part_path(target)
+        self._address = file.address
+        notes = _read_record(_notes_path(target))
+        self.validator = _validator(notes) if notes.get("address") == file.address else ""
         """The server's name of the version that these bytes are of; empty if it has none."""
-
-    def __enter__(self) -> _Partial:
-        # Without a buffer, so that what is counted is on the disk.
-        self._stream: IO[bytes] = part_path(self.target).open("a+b", buffering=0)
-        notes = _read_record(_notes(self.target))
-        validator = _validator(notes)
-        if notes.get("address") != self._file.address or not validator:
-            self.begin({})  # the rest might be of another version
-            return self
-        self._stream.seek(0)
-        while chunk := self._stream.read(_CHUNK):
-            self.digest.update(chunk)
-        self.length = self._stream.tell()
-        self.validator = validator
-        self.is_complete = self.length == notes.get("size")  # killed before it was renamed
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stream.close()
-        if not self.length:
-            _forget_partial(self.target)
+        there = self.validator and self.path.is_file()
+        self.length = self.path.stat().st_size if there else 0
+        self.is_complete = 0 < self.length == notes.get("size")  # killed before it was renamed
 
     def begin(self, headers: dict[str, Any]) -> None:
         """Start at the first byte of what a server offers with these headers."""
-        self._stream.truncate(0)
+        self.path.write_bytes(b"")
         self.length = 0
-        self.digest = hashlib.sha256()
         self.validator = _validator(headers)
-        _write_record(_notes(self.target), {"address": self._file.address, **headers})
+        _write_record(_notes_path(self.target), {"address": self._address, **headers})
 
-    def add(self, chunk: bytes) -> None:
-        """Append bytes."""
+    def reject(self, error: Exception) -> NoReturn:
+        """Drop the bytes and raise an error."""
+        self.begin({})
+        raise error
+
+    def write(self, stream: IO[bytes], chunk: bytes) -> None:
+        """Append bytes; without a buffer, so that what is counted is on the disk."""
         rest = memoryview(chunk)
         while rest:
             with output_errors(self.target, self.kept()):
-                written = self._stream.write(rest)
-            self.digest.update(rest[:written])
+                written = stream.write(rest)
             self.length += written
             rest = rest[written:]
 
@@ -306,35 +290,42 @@ def _receive(file: RemoteFile, target: Path, options: FetchOptions) -> str:
     Returns:
         Their SHA-256.
     """
+    if urlsplit(file.address).scheme not in ("http", "https"):
+        raise MissingFileError(f"{file.address} is no web address")
     failures = 0
+    partial = _Partial(file, target)
     units = {"unit": "B", "unit_scale": True, "unit_divisor": 1000}
-    bar = tqdm(desc=target.name, disable=not options.show_progress, **units)
-    with _Partial(file, target) as partial, bar:
-        while not partial.is_complete:
-            before = partial.length
-            try:
-                _connect_once(file, partial, options, bar)
-            except _BrokenOffError as error:
-                failures = 0 if partial.length > before else failures + 1
-                if failures >= options.attempts:
-                    raise DownloadError(
-                        f"{file.address}: {error}, {failures} times in a row. "
-                        f"{partial.kept()}. {by_hand(file, target)}"
-                    ) from error
-                if options.show_progress:
-                    _show(f"{target.name}: {error}; trying again")
-                time.sleep(options.wait * 2 ** max(failures - 1, 0))
-        return partial.digest.hexdigest()
+    try:
+        with tqdm(desc=target.name, disable=not options.show_progress, **units) as bar:
+            while not partial.is_complete:
+                before = partial.length
+                try:
+                    _connect_once(file, partial, options, bar)
+                except _BrokenOffError as error:
+                    failures = 0 if partial.length > before else failures + 1
+                    if failures >= options.attempts:
+                        raise DownloadError(
+                            f"{file.address}: {error}, {failures} times in a row. "
+                            f"{partial.kept()}. {by_hand(file, target)}"
+                        ) from error
+                    if options.show_progress:
+                        _show(f"{target.name}: {error}; trying again")
+                    time.sleep(options.wait * 2 ** max(failures - 1, 0))
+        return sha256_of(partial.path)
+    finally:
+        if not partial.length:
+            _forget_partial(target)
 
 
 def _connect_once(file: RemoteFile, partial: _Partial, options: FetchOptions, bar: Any) -> None:
     """Bring what is missing over one connection, or raise `_BrokenOffError`."""
-    request = urllib.request.Request(file.address, headers={"Accept-Encoding": "identity"})
+    headers = {"Accept-Encoding": "identity", "User-Agent": "elmo-torch"}
     if partial.length:
-        request.add_header("Range", f"bytes={partial.length}-")
-        request.add_header("If-Range", partial.validator)
+        headers |= {"Range": f"bytes={partial.length}-", "If-Range": partial.validator}
+    request = urllib.request.Request(file.address, headers=headers)
+    opener = urllib.request.build_opener(_SafeRedirects)
     try:
-        with _opener().open(request, timeout=options.timeout) as response:
+        with opener.open(request, timeout=options.timeout) as response:
             total = _agree(file, partial, response)
             bar.reset(total=total)
             bar.update(partial.length)
@@ -357,41 +348,23 @@ def _connect_once(file: RemoteFile, partial: _Partial, options: FetchOptions, ba
 
 
 class _SafeRedirects(urllib.request.HTTPRedirectHandler):
-    """Follows a server to other addresses, but never from HTTPS to HTTP."""
+    """Follows a server to other addresses of the web, but never from HTTPS to HTTP."""
 
     def redirect_request(
         self, req: urllib.request.Request, fp: Any, code: int, msg: str, headers: Any, newurl: str
     ) -> urllib.request.Request | None:
         """Return the request to go on with."""
-        if req.type == "https" and not newurl.lower().startswith("https:"):
+        if urlsplit(newurl).scheme not in ("https", req.type):
             raise MissingFileError(
                 f"{req.full_url} leads to {newurl}, which is not encrypted: refused"
             )
         return super().redirect_request(req, fp, code, msg, headers, newurl)
 
 
-def _opener() -> urllib.request.OpenerDirector:
-    """Return an opener of HTTP and HTTPS addresses only, by way of proxies if there are any."""
-    opener = urllib.request.OpenerDirector()
-    for handler in (
-        urllib.request.ProxyHandler,
-        urllib.request.HTTPHandler,
-        urllib.request.HTTPSHandler,
-        urllib.request.HTTPDefaultErrorHandler,
-        _SafeRedirects,
-        urllib.request.HTTPErrorProcessor,
-        urllib.request.UnknownHandler,
-    ):
-        opener.add_handler(handler())
-    opener.addheaders = [("User-Agent", "elmo-torch")]
-    return opener
-
-
-def _judge(file: RemoteFile, partial: _Partial, error: urllib.error.HTTPError) -> None:
+def _judge(file: RemoteFile, partial: _Partial, error: urllib.error.HTTPError) -> NoReturn:
     """Distinguish answers that will not change from those that may."""
     if error.code == _TOO_FAR and partial.length:
-        partial.begin({})
-        raise _BrokenOffError("the file on the server has become shorter") from error
+        partial.reject(_BrokenOffError("the file on the server has become shorter"))
     if error.code in _BUSY:
         raise _BrokenOffError(f"the server answers {error.code} {error.reason}") from error
     meaning = _GONE.get(error.code, "does not give it")
@@ -404,53 +377,45 @@ def _judge(file: RemoteFile, partial: _Partial, error: urllib.error.HTTPError) -
 
 def _agree(file: RemoteFile, partial: _Partial, response: Any) -> int | None:
     """Check what a server offers before it is read; return the size of the whole file."""
+    headers = response.headers
     if partial.length and response.status == http.client.PARTIAL_CONTENT:
-        found = re.fullmatch(r"bytes (\d+)-\d+/(\d+)", response.headers.get("Content-Range", ""))
+        found = re.fullmatch(r"bytes (\d+)-\d+/(\d+)", headers.get("Content-Range", ""))
         if not found or int(found[1]) != partial.length:
-            partial.begin({})
-            raise _BrokenOffError("the server sent another part than was asked for")
+            partial.reject(_BrokenOffError("the server sent another part than was asked for"))
         total: int | None = int(found[2])
     else:  # the first try, or the file has changed, or the server knows no ranges
-        total = _announced_size(file, response)
-        names = ("ETag", "Last-Modified")
-        tags = {name: response.headers[name] for name in names if response.headers[name]}
+        length = headers.get("Content-Length", "")
+        total = int(length) if length.isdigit() else file.size
+        if total is None and headers.get("Transfer-Encoding") != "chunked":
+            raise MissingFileError(
+                f"{file.address}: the server does not tell how long the file is, so it would be "
+                "unknown whether all of it arrived"
+            )
+        tags = {name: headers[name] for name in ("ETag", "Last-Modified") if headers[name]}
         partial.begin({**tags, "size": total})
-    limit = file.size or LARGEST
-    problem = ""
-    if total is not None and file.size not in (None, total):
+    if total is not None and total != (file.size or total):
         problem = (
             f"expected {file.size:,}: it is another file than the one that was published, or a "
             "page of a login or a proxy"
         )
-    elif total is not None and total > limit:
-        problem = f"more than the {limit:,} allowed"
-    if problem:
-        partial.begin({})
-        raise WeightsError(f"{file.address} has {total:,} bytes, {problem}")
+        partial.reject(WeightsError(f"{file.address} has {total:,} bytes, {problem}"))
+    if total is not None and total > (file.size or LARGEST):
+        problem = f"more than the {LARGEST:,} allowed"
+        partial.reject(WeightsError(f"{file.address} has {total:,} bytes, {problem}"))
     partial.require_space(total or 0)
     return total
 
 
-def _announced_size(file: RemoteFile, response: Any) -> int | None:
-    length = response.headers.get("Content-Length", "")
-    if length.isdigit():
-        return int(length)
-    if file.size is None and response.headers.get("Transfer-Encoding") != "chunked":
-        raise MissingFileError(
-            f"{file.address}: the server does not tell how long the file is, so nobody could tell "
-            "whether all of it arrived"
-        )
-    return file.size
-
-
 def _copy(file: RemoteFile, partial: _Partial, response: Any, total: int | None, bar: Any) -> None:
     limit = total or LARGEST
-    while chunk := response.read1(_CHUNK):
-        if partial.length + len(chunk) > limit:
-            partial.begin({})
-            raise WeightsError(f"{file.address} sends more than the {limit:,} bytes allowed")
-        partial.add(chunk)
-        bar.update(len(chunk))
+    with partial.path.open("ab", buffering=0) as stream:
+        while chunk := response.read1(_CHUNK):
+            if partial.length + len(chunk) > limit:
+                partial.reject(
+                    WeightsError(f"{file.address} sends more than the {limit:,} bytes allowed")
+                )
+            partial.write(stream, chunk)
+            bar.update(len(chunk))
     if total is not None and partial.length < total:
         raise _BrokenOffError(
             f"the connection broke off after {partial.length:,} of {total:,} bytes"
