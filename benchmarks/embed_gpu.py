@@ -19,7 +19,7 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, get_args
 
@@ -33,11 +33,16 @@ from benchmarks.common.memory import gpu_peak_mb
 from benchmarks.common.models import Subject, published_folder, subject_of_size
 from benchmarks.common.output import require_writable, write_json
 from benchmarks.common.systems import Sentences, in_sorted_order, wait_for
+from elmo.backends.base import Backend
+from elmo.backends.gpu.model import GPUBackend
+from elmo.backends.gpu.word_table import DeviceWordCache
+from elmo.backends.words import WordCache, WordSource
 from elmo.config import ElmoConfig, Preset
 from elmo.embed.pipeline import Pipeline
 from elmo.embedder import ELMo
 from elmo.errors import ElmoError
-from elmo.model.bilm import BiLMBase, random_bilm
+from elmo.model.bilm import random_bilm
+from elmo.model.checkpoint import Tensors
 from elmo.model.state import State, zero_state
 from elmo.runtime.devices import find_device
 from elmo.runtime.tables import NOTHING, text_table
@@ -92,15 +97,29 @@ class Report:
     """Words a second of AllenNLP, sorted by length, by size; empty where it is not installed."""
 
 
-class Nothing(BiLMBase):
-    """Takes the place of a model and computes nothing.
+class Nothing(Backend):
+    """Takes the place of a backend and computes nothing.
 
     Args:
-        model: Whose place.
+        backend: Whose place.
+        device: Where it would compute; as the backend if None.
     """
 
-    def __init__(self, model: BiLMBase) -> None:
-        self.config, self.boundaries = model.config, model.boundaries
+    cells = GPUBackend.cells
+    cache_mb = GPUBackend.cache_mb
+
+    def __init__(self, backend: Backend, device: torch.device | None = None) -> None:
+        self.config, self.precision = backend.config, backend.precision
+        self.vocabulary, self.alphabet = backend.vocabulary, backend.alphabet
+        self.device = backend.device if device is None else device
+        self.boundaries = backend.boundaries.to(self.device)
+
+    def _cache_words(self, source: WordSource, capacity: int) -> WordCache:
+        return DeviceWordCache(source, self.config, self.precision, capacity)
+
+    def tensors(self) -> Tensors:
+        """Return no weights."""
+        return {}
 
     def encode_words(self, ids: Tensor) -> Tensor:
         """Return vectors `(n, projection_dim)` of any content."""
@@ -175,15 +194,16 @@ def _seconds(run: Callable[[], Any], rounds: int) -> float:
 
 
 def _host_seconds(model: ELMo, run: Callable[[], Any], rounds: int) -> float:
-    """Time a run with a model that computes nothing."""
+    """Time a run with a backend that computes nothing."""
     pipeline = model._pipeline
-    real = pipeline.model
-    pipeline.model = Nothing(real)  # type: ignore[assignment]
+    real, source = pipeline.backend, pipeline.words.source
+    pipeline.backend = Nothing(real)
+    pipeline.words.source = replace(source, model=pipeline.backend)
     try:
         run()
         return _seconds(run, rounds)
     finally:
-        pipeline.model = real
+        pipeline.backend, pipeline.words.source = real, source
         pipeline.words.clear()
 
 
@@ -191,12 +211,8 @@ def measure_host(size: Preset, choices: argparse.Namespace) -> list[float]:
     """Return the seconds of rounds in which a host does its work for a GPU that is not there."""
     nowhere = torch.device("meta")
     model = ELMo(random_bilm(ElmoConfig.preset(size)), device="cpu")
-    pipeline = model._pipeline
-    stand_in = Nothing(pipeline.model)
-    stand_in.boundaries = stand_in.boundaries.to(nowhere)
-    start = zero_state(model.config, 1, torch.empty(0, device=nowhere))
-    model._pipeline = Pipeline(stand_in, pipeline.ids)  # type: ignore[arg-type]
-    model._pipeline._starts["zero"] = start
+    model._pipeline = Pipeline(Nothing(model._pipeline.backend, nowhere))
+    model._pipeline._starts["zero"] = zero_state(model.config, 1, torch.empty(0, device=nowhere))
     sentences = make_sentences(choices.sentences)
     seconds = []
     for _ in range(1 + choices.rounds):

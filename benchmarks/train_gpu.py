@@ -62,7 +62,7 @@ class Figures:
     flops_per_token: float
     """Operations of the products, forward and backward pass."""
     teraflops: float
-    utilisation: float
+    utilization: float
     """Of the peak that was given."""
     peak_memory_gb: float
 
@@ -153,7 +153,7 @@ def _measure(choices: argparse.Namespace, data: Path, folder: Path, size: str) -
         distinct_words=round(distinct),
         flops_per_token=round(flops),
         teraflops=round(flops * tokens / seconds / 1e12, 1),
-        utilisation=round(flops * tokens / seconds / 1e12 / choices.peak, 3),
+        utilization=round(flops * tokens / seconds / 1e12 / choices.peak, 3),
         peak_memory_gb=round(torch.cuda.max_memory_reserved() / 1e9, 1) if is_gpu else 0.0,
     )
 
@@ -204,7 +204,7 @@ def _report(choices: argparse.Namespace, figures: list[Figures]) -> None:
             f"{found.size:10s} {found.tokens_per_second:12,d} tokens/s over {found.seconds:.0f} s, "
             f"batch {found.batch} x {found.unroll}, {found.milliseconds_per_step:.2f} ms a step, "
             f"{found.distinct_words:,.0f} distinct words, {found.teraflops:.0f} TFLOP/s "
-            f"({found.utilisation:.0%} of {choices.peak:g}), {found.peak_memory_gb:.1f} GB"
+            f"({found.utilization:.0%} of {choices.peak:g}), {found.peak_memory_gb:.1f} GB"
         )
     if choices.json:
         record = {"machine": asdict(machine), "figures": [asdict(found) for found in figures]}

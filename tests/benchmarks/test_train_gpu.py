@@ -1,52 +1,46 @@
 """The benchmark of training on a GPU runs, on a CPU as well."""
 
 import json
-import os
-import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
 from benchmarks import train_gpu
 from elmo.config import ElmoConfig
 
-ROOT = Path(__file__).resolve().parents[2]
 TINY = ["--sizes", "tiny", "--device", "cpu", "--sentences", "300", "--batch", "2", "--unroll", "4"]
 
 
-def run(*arguments):
-    return subprocess.run(
-        [sys.executable, "-m", "benchmarks.train_gpu", *TINY, *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=300,
-        cwd=ROOT,
-        env={**os.environ, "CUDA_VISIBLE_DEVICES": ""},
-    )
+@pytest.fixture
+def run(monkeypatch):
+    """Run the script in this process with a tiny model."""
+
+    def start(*arguments):
+        monkeypatch.setattr(sys, "argv", ["train_gpu", *TINY, *map(str, arguments)])
+        train_gpu.main()
+
+    return start
 
 
-def test_figures_are_printed_and_written(tmp_path):
+def test_figures_are_printed_and_written(run, tmp_path, capsys):
     file = tmp_path / "figures.json"
-    done = run("--seconds", 3, "--warm-up", 0, "--log-every", 1, "--precision", "fp32",
-               "--json", file)  # fmt: skip
+    run("--seconds", 2, "--warm-up", 0, "--log-every", 1, "--precision", "fp32", "--json", file)
     (found,) = json.loads(file.read_text())["figures"]
-    assert f"{found['tokens_per_second']:,d} tokens/s" in done.stdout
+    assert f"{found['tokens_per_second']:,d} tokens/s" in capsys.readouterr().out
     tokens = found["steps"] * found["batch"] * found["unroll"]
     assert found["tokens_per_second"] == pytest.approx(tokens / found["seconds"], rel=0.05)
 
 
-def test_loss_curves_are_compared(tmp_path):
+def test_loss_curves_are_compared(run, tmp_path):
     run("--compare-losses", 4, "--log-every", 1, "--out", tmp_path)
-    told = json.loads((tmp_path / "losses-tiny.json").read_text())
-    assert told["mean_difference_plain_fused"] < told["mean_difference_by_chance"]
+    record = json.loads((tmp_path / "losses-tiny.json").read_text())
+    assert record["mean_difference_plain_fused"] < record["mean_difference_by_chance"]
     assert (tmp_path / "losses-tiny.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_operations_are_counted_as_by_hand():
     original = ElmoConfig.preset("original")
-    # Two directions of two layers, 512 -> 4 x 4096 twice and 4096 -> 512, forth and twice back.
+    # Two directions, two layers: 512 -> 4 x 4096 twice and 4096 -> 512, forward, twice backward.
     layers = 3 * 2 * 2 * 2 * (2 * 512 * 4 * 4096 + 4096 * 512)
     assert train_gpu._flops(original, 0, 0.0) == layers
     softmax = 3 * 2 * 2 * 512 * 1000

@@ -20,6 +20,7 @@ def little_text(monkeypatch):
     monkeypatch.setattr(bench, "_SENTENCES", {"cpu": 8})
     monkeypatch.setattr(bench, "_CHECKED", 4)
     monkeypatch.setattr(bench, "_LATENCY_RUNS", 1)
+    monkeypatch.setattr("gc.collect", lambda: 0)  # of all tests' objects: slow
 
 
 @pytest.fixture
