@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test lint types tests bench clean
+.PHONY: demo test lint types tests bench gpu-check clean
 
 # What users get: the package and nothing else.
 .venv/core: pyproject.toml constraints.txt
@@ -34,6 +34,13 @@ tests: .venv/dev
 bench: .venv/dev
 	$(BIN)/pip install -q --disable-pip-version-check --no-deps allennlp==2.10.1
 	$(BIN)/python -m benchmarks.speed --threads 2 --data .benchmark-data
+
+# On a machine with a GPU, at most ten minutes: the tests that need one, then the speed of the tree
+# in the folder OLD beside this one. Nothing is installed; SITE is a folder with further packages.
+gpu-check:
+	@test -n "$(OLD)" || { echo "usage: make gpu-check OLD=folder of an older checkout"; exit 2; }
+	$(or $(wildcard $(BIN)/python),$(PYTHON)) -m benchmarks.gpu_check $(OLD) . --out gpu-check \
+		$(if $(SITE),--site $(SITE))
 
 clean:
 	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

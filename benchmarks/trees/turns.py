@@ -106,6 +106,7 @@ def in_turn(
     rounds: int = 5,
     bound: float = 0.0,
     until: float = float("inf"),
+    least: int = FEWEST,
     most: int = MOST,
     **arguments: Any,
 ) -> Ratio:
@@ -121,10 +122,11 @@ def in_turn(
         rounds: Blocks.
         bound: Least ratio.
         until: No block begins after this time (of `time.monotonic`), but for the first.
-        most: Sentences of a corpus, or calls, at most.
+        least: Sentences of a corpus, or calls, at least.
+        most: The same at most.
         arguments: Of the question.
     """
-    number = _amount_of_work(old, new, what, most, arguments)
+    number = _amount_of_work(old, new, what, least, most, arguments)
     blocks: list[list[Any]] = []  # four answers each: old, new, new, old
     while True:
         seed = 2 * len(blocks) + 1
@@ -159,10 +161,10 @@ def _ratio(block: list[Any], key: str) -> float:
 
 
 def _amount_of_work(
-    old: Worker, new: Worker, what: str, most: int, arguments: dict[str, Any]
+    old: Worker, new: Worker, what: str, least: int, most: int, arguments: dict[str, Any]
 ) -> int:
     """Warm both trees up, and choose how much to do at once."""
-    number = FEWEST
+    number = min(least, most)
     while True:
         seed = 1_000 + number
         start = time.perf_counter()
@@ -170,7 +172,7 @@ def _amount_of_work(
         taken = time.perf_counter() - start if what == "sentence" else taken
         new.ask(what, number=number, seed=seed, **arguments)
         if taken > RUN_SECONDS / 4 or number >= most:
-            return max(1, min(most, round(number * RUN_SECONDS / taken)))
+            return max(min(least, most), min(most, round(number * RUN_SECONDS / taken)))
         number = min(most, 4 * number)
 
 

@@ -48,13 +48,21 @@ class Subject:
         words = sum(map(len, sentences))
         return {"seconds": seconds, "cpu_seconds": cpu_seconds, "amount": words}
 
-    def sentence(self, number: int, seed: int, new: bool = False, on_device: bool = False) -> Any:
-        """Embed one sentence many times; return the median time of a call."""
-        texts = [
-            _sentence(seed + 7919 * k * new, _letters(seed * number + k) if new else "")
-            for k in range(number)
-        ]
-        self._embed([texts[0]] if not new else [_sentence(0, "")], on_device)
+    def sentence(
+        self, number: int, seed: int, unseen: bool = False, on_device: bool = False
+    ) -> Any:
+        """Embed one sentence many times; return the median time of a call.
+
+        Args:
+            number: Calls.
+            seed: Which sentence.
+            unseen: Whether each call gets words that were never seen.
+            on_device: Whether the vectors stay on the device.
+        """
+        words = [word for line in make_sentences(10, seed) for word in line][:SENTENCE_WORDS]
+        marks = [_letters(seed * number + k) if unseen else "" for k in range(number)]
+        texts = [[word + mark for word in words] for mark in marks]
+        self._embed([words], on_device)
         timed = [self._timed(partial(self._embed, [text], on_device)) for text in texts]
         seconds, cpu_seconds = (statistics.median(column) for column in zip(*timed, strict=True))
         return {"seconds": seconds, "cpu_seconds": cpu_seconds, "amount": 1}
@@ -77,11 +85,6 @@ class Subject:
         seconds = time.perf_counter() - start, time.process_time() - cpu
         del result
         return seconds
-
-
-def _sentence(seed: int, mark: str) -> list[str]:
-    words = [word for line in make_sentences(10, seed, mark) for word in line]
-    return words[:SENTENCE_WORDS]
 
 
 def _letters(number: int) -> str:
