@@ -20,7 +20,8 @@ SOURCE = ROOT / "src" / "elmo"
 
 # A package may import only from the lines above its own; packages of one line never each other.
 ORDER = (
-    ("errors", "settings"),
+    ("errors",),
+    ("settings",),
     ("config",),
     ("runtime",),
     ("text",),
@@ -42,6 +43,7 @@ EXTRAS = (
     "rjieba",
     "backports.zstd",
     "matplotlib",
+    "scipy",
     "sklearn",
     "faiss",
     "tensorboard",

@@ -27,7 +27,6 @@ from elmo.errors import (
     MissingFileError,
 )
 from elmo.runtime.files import locked, try_lock, write_text
-from elmo.runtime.settings_files import changes
 from elmo.tasks.kinds import find_task
 from elmo.tasks.readers.splits import SPLITS, Parts
 from elmo.tasks.run.training import Examples, TaskReport, read_examples, train_task
@@ -162,7 +161,7 @@ def run_in_processes(settings: ReportSettings, each: ReportSettings) -> bool:
 
 def _as_flags(settings: ReportSettings) -> list[str]:
     flags: list[str] = []
-    for name, value in changes(settings).items():
+    for name, value in settings.changes().items():
         flags.append(f"--{name.replace('_', '-')}")
         if value is not True:
             flags += map(str, value) if isinstance(value, tuple) else [str(value)]

@@ -11,8 +11,7 @@ from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from elmo.runtime.settings_files import check_types, require
-from elmo.settings import DEFAULT_VECTORS
+from elmo.settings import DEFAULT_VECTORS, POSITIVE, Settings, at_least
 from elmo.tasks.settings import TaskName
 
 DatasetName = Literal["squad", "snli", "srl", "coref", "wnut17", "sst", "pos", "agnews", "trec"]
@@ -100,7 +99,7 @@ STUDIES: dict[Study, tuple[tuple[DatasetName, ...], tuple[dict[str, Any], ...]]]
 
 
 @dataclass(frozen=True, kw_only=True)
-class ReportSettings:
+class ReportSettings(Settings):
     """What the report runs and where it writes."""
 
     data: Path | None = None
@@ -112,13 +111,13 @@ class ReportSettings:
     """Data sets; all by default."""
     studies: Annotated[tuple[Study, ...], _Several] = ()
     """What is compared; all by default."""
-    seeds: int = 3
+    seeds: Annotated[int, at_least(1)] = 3
     """Runs of everything, with other seeds."""
-    workers: int = 1
+    workers: Annotated[int, at_least(1)] = 1
     """Processes that do runs side by side, on one device: heads are small. On an NVIDIA GPU they
     take turns unless its MPS is running (nvidia-cuda-mps-control -d). Several commands with the
     same --out share the work, too."""
-    minutes: float | None = None
+    minutes: Annotated[float | None, POSITIVE] = None
     """Stop after so many minutes; the same command goes on later, in the middle of a run, too."""
     only_write: bool = False
     """Run nothing: write tables and pictures from the runs that are there."""
@@ -141,12 +140,6 @@ class ReportSettings:
     """Folder for the layers of sentences; by default the user's cache folder."""
     quiet: bool = False
     """No progress."""
-
-    def __post_init__(self) -> None:
-        check_types(self)
-        for name in ("seeds", "workers"):
-            require(name, getattr(self, name), "at least 1", getattr(self, name) >= 1)
-        require("minutes", self.minutes, "more than 0", self.minutes is None or self.minutes > 0)
 
     @property
     def folder(self) -> Path:

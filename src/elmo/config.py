@@ -14,6 +14,7 @@ from dataclasses import dataclass, fields
 from typing import Any, Literal, get_args
 
 from elmo.errors import ConfigError
+from elmo.settings import require
 
 Activation = Literal["relu", "tanh"]
 Preset = Literal["tiny", "novel", "tutorial", "small", "medium", "original"]
@@ -99,16 +100,16 @@ class ElmoConfig:
         ):
             value = getattr(self, name)
             whole = isinstance(value, int) and not isinstance(value, bool) and value >= least
-            _require(name, value, f"a whole number of at least {least}", whole)
+            require(name, value, f"a whole number of at least {least}", whole)
         flag = self.skip_connections
-        _require("skip_connections", flag, "true or false", isinstance(flag, bool))
-        _require(
+        require("skip_connections", flag, "true or false", isinstance(flag, bool))
+        require(
             "cell",
             self.cell,
             "the name of a recurrent cell, such as 'lstm'",
             isinstance(self.cell, str),
         )
-        _require(
+        require(
             "activation",
             self.activation,
             f"one of {get_args(Activation)}",
@@ -116,26 +117,26 @@ class ElmoConfig:
         )
         if self.reads_characters:
             widest = max((width for width, _ in self.filters), default=0)
-            _require(
+            require(
                 "filters",
                 self.filters,
                 f"at least one (width, number), no wider than max_characters={self.max_characters}",
                 0 < widest <= self.max_characters,
             )
-            _require(
+            require(
                 "n_characters",
                 self.n_characters,
                 f"{N_BYTE_CHARACTERS} for UTF-8 bytes (261 and the masked row), or the "
                 "n_characters of an alphabet, which is never 261",
                 self.n_characters != N_BYTE_CHARACTERS - 1,
             )
-        _require(
+        require(
             "projection_dim",
             self.projection_dim,
             f"at most dim={self.dim}: layers of different widths cannot be mixed",
             self.projection_dim <= self.dim,
         )
-        _require(
+        require(
             "mix_weights",
             self.mix_weights,
             f"one weight for each of the {self.n_layers + 1} layers",
@@ -324,18 +325,13 @@ def _character_values(char_cnn: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _require(name: str, value: object, expected: str, holds: bool) -> None:
-    if not holds:
-        raise ConfigError(f"{name} is {value!r}, expected {expected}")
-
-
 def _filter_pair(pair: Any) -> tuple[int, int]:
     ok = (
         isinstance(pair, list | tuple)
         and len(pair) == 2
         and all(isinstance(n, int) and n > 0 for n in pair)
     )
-    _require("filters", pair, "pairs of (width, number), both at least 1", ok)
+    require("filters", pair, "pairs of (width, number), both at least 1", ok)
     return pair[0], pair[1]
 
 
@@ -343,19 +339,19 @@ def _clip_value(name: str, value: Any) -> float | None:
     if value is None:
         return None
     bound = _number(name, value)
-    _require(name, value, "a positive number or null", bound >= 0)
+    require(name, value, "a positive number or null", bound >= 0)
     return bound or None
 
 
 def _number(name: str, value: Any) -> float:
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    _require(name, value, "a finite number", is_number and math.isfinite(value))
+    require(name, value, "a finite number", is_number and math.isfinite(value))
     return float(value)
 
 
 def _listed(config: ElmoConfig, name: str) -> list[Any]:
     value = getattr(config, name)
-    _require(name, value, "a list", isinstance(value, list | tuple))
+    require(name, value, "a list", isinstance(value, list | tuple))
     return list(value)
 
 

@@ -19,7 +19,6 @@ import torch
 
 from elmo import ELMo
 from elmo.cli.main import main
-from elmo.cli.train import with_config
 from elmo.config import ElmoConfig
 from elmo.errors import (
     ConfigError,
@@ -656,16 +655,6 @@ def test_the_help_of_finetune_leaves_out_what_the_model_decides(capsys):
 # --- settings from a file -----------------------------------------------------------------------
 
 
-def test_a_file_and_flags_give_the_same_settings(tmp_path):
-    path = tmp_path / "run.toml"
-    path.write_text('preset = "tiny"\nsteps = 7\ndropout = 0.3\ntie = true\nlog-every = 3\n')
-    assert with_config(["train", "--config", str(path), "--dropout", "0.1"]) == [
-        "train", "--config", str(path), "--dropout", "0.1",
-        "--preset", "tiny", "--steps", "7", "--tie", "--log-every", "3",
-    ]  # fmt: skip
-    assert "--steps" not in with_config(["train", f"--config={path}", "--minutes=2"])
-
-
 def test_a_run_can_be_described_by_a_file(corpus, tmp_path):
     settings = quick(corpus, tmp_path / "run", steps=3)
     lines = [f"{n} = {json.dumps(str(v) if isinstance(v, Path) else v)}"
@@ -675,17 +664,6 @@ def test_a_run_can_be_described_by_a_file(corpus, tmp_path):
     saved = json.loads((tmp_path / "run" / "run.json").read_text())
     assert saved["steps"] == 2
     assert TrainSettings.from_dict(saved, "run.json") == settings.replace(steps=2)
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [("stepps = 3", "unknown settings stepps"), ("steps = ", "not a TOML"),
-     ('steps = "many"', "steps is 'many'"), ("batch = true", "batch is True")],
-)  # fmt: skip
-def test_a_file_with_mistakes_is_refused(tmp_path, text, message, capsys):
-    (tmp_path / "run.toml").write_text(text)
-    assert main(["train", "--config", str(tmp_path / "run.toml")]) == 2
-    assert message in capsys.readouterr().err
 
 
 def test_presets_of_the_command_are_those_of_the_model():

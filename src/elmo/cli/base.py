@@ -5,12 +5,13 @@ from __future__ import annotations
 import sys
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
-from cyclopts import App, Parameter
+from cyclopts import App, ArgumentCollection, CycloptsError, Parameter
 
 from elmo import __version__
-from elmo.errors import OutputError, reason_of
+from elmo.errors import ConfigError, MissingFileError, OutputError, reason_of
 from elmo.settings import EmbedSettings, ModelChoice
 
 if TYPE_CHECKING:
@@ -53,6 +54,8 @@ app = App(
 
 Flags = Parameter(name="*")
 """The fields of a dataclass as flags of their own."""
+Quiet = Annotated[bool, Parameter(help="No progress.")]
+AsJson = Annotated[bool, Parameter(name="--json", help="As JSON, for programs.")]
 
 
 def say(text: str) -> None:
@@ -77,6 +80,29 @@ def writing_to(output: str) -> Iterator[None]:
         raise OutputError(f"cannot write to {output}: {reason_of(error)}") from None
 
 
+def read_config(_: App, commands: tuple[str, ...], arguments: ArgumentCollection) -> None:
+    """Read flags from the TOML file of `--config`; those on the command line take precedence.
+
+    Given to a command as `config=read_config`; the keys of the file are the names of its flags.
+    """
+    from tomllib import TOMLDecodeError
+
+    from cyclopts.config import Toml
+
+    tokens = arguments.get("--config").tokens
+    if not tokens:
+        return
+    path = Path(tokens[-1].value)
+    if not path.is_file():
+        raise MissingFileError(f"no such file: {path}")
+    try:
+        Toml(path, use_commands_as_keys=False)(app, commands, arguments)
+    except CycloptsError as error:
+        if isinstance(error.__cause__, TOMLDecodeError | UnicodeDecodeError):
+            raise ConfigError(f"{path} is not a TOML file: {error.__cause__}") from None
+        raise
+
+
 def told_of_cut_words(count: int) -> str:
     """Say that words lost their end."""
     if count == 1:
@@ -96,9 +122,9 @@ def left_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 def load_model(choice: ModelChoice, settings: EmbedSettings | None = None) -> ELMo:
     """Load the model that was chosen."""
-    from elmo.embed.words import TokenFile
     from elmo.embedder import ELMo
     from elmo.text.vocabulary import Vocabulary
+    from elmo.weights.token_file import TokenFile
 
     token_file = None
     if settings is not None and settings.token_file is not None:

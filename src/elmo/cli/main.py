@@ -53,7 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         with _warnings_for_people():
             code = app(
-                task.with_config(train.with_config(given)),
+                given,
                 exit_on_error=False,
                 print_error=False,
                 result_action="return_value",

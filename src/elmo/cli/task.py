@@ -12,11 +12,9 @@ from typing import IO, TYPE_CHECKING, Annotated, Any
 
 from cyclopts import App, Parameter
 
-from elmo.cli.base import DONE, STOPPED, Flags, app, say, show, writing_to
-from elmo.cli.config_flags import config_path, with_values
+from elmo.cli.base import DONE, STOPPED, Flags, app, read_config, say, show, writing_to
 from elmo.errors import ConfigError
 from elmo.runtime.files import output_errors
-from elmo.runtime.settings_files import changes, from_toml
 from elmo.runtime.tables import counted
 from elmo.settings import TokenizerName
 from elmo.tasks.kinds import TASKS
@@ -38,7 +36,7 @@ task = App(
 app.command(task)
 
 
-@task.command
+@task.command(config=read_config)
 def train(
     kind: Annotated[TaskName, Parameter(name="TASK", help=" or ".join(TASKS))],
     /,
@@ -63,7 +61,7 @@ def train(
     """
     from elmo.tasks.run.training import train_task
 
-    del config  # its values are among the flags already, see `with_config`
+    del config  # read by `read_config`
     report = train_task(kind, settings)
     return _show_report(report, settings)
 
@@ -192,22 +190,6 @@ def split(
     for path in SPLITS[name](source, out):
         show(str(path))
     return DONE
-
-
-def with_config(arguments: list[str]) -> list[str]:
-    """Add the values of `task train --config FILE` to the flags, except those that are given.
-
-    Args:
-        arguments: The command line, the command first.
-    """
-    if arguments[:2] != ["task", "train"]:
-        return arguments
-    path = config_path(arguments)
-    return (
-        arguments
-        if path is None
-        else with_values(arguments, changes(from_toml(TaskSettings, path)))
-    )
 
 
 def _show_report(report: TaskReport, settings: TaskSettings) -> int:

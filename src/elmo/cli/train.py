@@ -7,10 +7,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from cyclopts import Parameter
+from cyclopts import App, ArgumentCollection, Parameter
 
-from elmo.cli.base import DONE, STOPPED, Flags, app, print_panel, say
-from elmo.cli.config_flags import config_path, is_given, with_values
+from elmo.cli.base import DONE, STOPPED, Flags, app, print_panel, read_config, say
 from elmo.runtime.tables import counted
 from elmo.settings import TokenizerName
 from elmo.training.settings import LENGTHS, TrainSettings
@@ -26,7 +25,17 @@ _KNOWN_OF_THE_MODEL = (
 """Flags of `train` that mean nothing where a model and a text are given."""
 
 
-@app.command
+def _read_config(app: App, commands: tuple[str, ...], arguments: ArgumentCollection) -> None:
+    """Read `--config`; a length on the command line replaces the one in the file."""
+    lengths = [arguments.get(f"--{name}") for name in LENGTHS]
+    given = [length for length in lengths if length.tokens]
+    read_config(app, commands, arguments)
+    for length in lengths if given else ():
+        if length not in given:
+            length.tokens.clear()
+
+
+@app.command(config=_read_config)
 def train(
     *,
     config: Path | None = None,
@@ -45,11 +54,11 @@ def train(
     """
     from elmo.training.trainer import train
 
-    del config  # its values are among the flags already, see `with_config`
+    del config  # read by `_read_config`
     return _tell(train(settings))
 
 
-@app.command(help_formatter=partial(print_panel, without=_KNOWN_OF_THE_MODEL))
+@app.command(config=_read_config, help_formatter=partial(print_panel, without=_KNOWN_OF_THE_MODEL))
 def finetune(
     model: Annotated[str, Parameter(name="MODEL")],
     corpus: Annotated[list[Path] | None, Parameter(name="CORPUS")] = None,
@@ -84,7 +93,7 @@ def finetune(
     from elmo.hub.names import default_model
     from elmo.training.finetune import finetune
 
-    del config
+    del config  # read by `_read_config`
     if corpus is None:
         model, corpus = default_model(), [Path(model)]
     return _tell(finetune(model, corpus, settings, tokenizer, vocab_size))
@@ -111,20 +120,3 @@ def _tell(report: TrainReport) -> int:
     if report.curve is None:
         say("no picture of the run; it needs matplotlib: pip install matplotlib")
     return DONE
-
-
-def with_config(arguments: list[str]) -> list[str]:
-    """Put the values of `--config FILE` among the flags, except those that are given.
-
-    Args:
-        arguments: The command line, the command first.
-    """
-    if not arguments or arguments[0] not in ("train", "finetune"):
-        return arguments
-    path = config_path(arguments)
-    if path is None:
-        return arguments
-    changes = TrainSettings.from_toml(path).changes()
-    if any(is_given(arguments, name) for name in LENGTHS):
-        changes = {name: value for name, value in changes.items() if name not in LENGTHS}
-    return with_values(arguments, changes)

@@ -8,13 +8,22 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
 from elmo.errors import ConfigError
-from elmo.runtime.settings_files import changes, check_types, require
-from elmo.settings import DEFAULT_VECTORS, TokenizerName
+from elmo.settings import (
+    DEFAULT_VECTORS,
+    PART,
+    POSITIVE,
+    POSITIVE_SHARE,
+    Settings,
+    TokenizerName,
+    at_least,
+    flag_of,
+    require,
+)
 from elmo.tasks.kinds import TASKS
 from elmo.tasks.recipe import ReadOptions, Recipe
 
@@ -31,12 +40,11 @@ MixChoice = Literal["learned", "top", "average"] | int
 TaskPrecision = Literal["fp32", "bf16"]
 
 _Several = Parameter(consume_multiple=True, show_default=False)
-_PATHS = ("data", "dev", "test")
 _CHANGED_ON_RESUME = ("device", "resume", "quiet", "cache", "out", "data")
 
 
 @dataclass(frozen=True, kw_only=True)
-class TaskSettings:
+class TaskSettings(Settings):
     """How a task is trained."""
 
     data: Annotated[tuple[Path, ...], _Several] = ()
@@ -65,11 +73,11 @@ class TaskSettings:
     """csv, tsv, jsonl, CoNLL: name or number of the column of labels or tags."""
     phrases: bool = False
     """Train on the phrases within sentences, too (SST trees)."""
-    max_words: int = 1000
+    max_words: Annotated[int, at_least(1)] = 1000
     """Words of a sentence or text, at most."""
-    share: float = 1.0
+    share: Annotated[float, POSITIVE_SHARE] = 1.0
     """Share of the training examples that are used, sampled by --seed."""
-    holdout: float = 0.1
+    holdout: Annotated[float, PART] = 0.1
     """Share of --data that is held out to select the best model, without --dev."""
 
     features: Features = "glove+elmo"
@@ -80,13 +88,13 @@ class TaskSettings:
     mix: MixChoice = "learned"
     """How layers become one vector: learned weights, the top layer, the average, or one layer by
     its number."""
-    mix_l2: float | None = None
+    mix_l2: Annotated[float | None, at_least(0)] = None
     """L2 penalty that pulls the learned mix towards the average; by default by task."""
-    elmo_dropout: float | None = None
+    elmo_dropout: Annotated[float | None, PART] = None
     """Dropout on ELMo's vectors; the default depends on the task."""
     finetune_elmo: bool = False
     """Fine-tune the biLM, too: slower, nothing is cached."""
-    elmo_rate: float = 1e-4
+    elmo_rate: Annotated[float, POSITIVE] = 1e-4
     """Learning rate of the biLM with --finetune-elmo."""
     model: str | None = None
     """The biLM: folder, weights file, or repository of the Hugging Face Hub; else the default."""
@@ -94,33 +102,33 @@ class TaskSettings:
     """Static vectors: a GloVe or word2vec file (text, .gz, .zip, .bin), or a package's name."""
     tune_vectors: bool = False
     """Fine-tune the static vectors of training words, too."""
-    random_dim: int | None = None
+    random_dim: Annotated[int | None, POSITIVE] = None
     """Width of random vectors; by default that of --vectors."""
 
-    hidden: int | None = None
+    hidden: Annotated[int | None, POSITIVE] = None
     """Width of the encoder in one direction; its default and those of the next flags depend on the
     task."""
-    layers: int | None = None
+    layers: Annotated[int | None, POSITIVE] = None
     """Recurrent layers of the encoder."""
-    dropout: float | None = None
+    dropout: Annotated[float | None, PART] = None
     """Dropout within the head."""
-    batch: int | None = None
+    batch: Annotated[int | None, POSITIVE] = None
     """Examples in a batch."""
-    epochs: int | None = None
+    epochs: Annotated[int | None, POSITIVE] = None
     """Epochs, at most; unless given, small training sets are read more often, see --min-steps."""
-    min_steps: int | None = None
+    min_steps: Annotated[int | None, at_least(0)] = None
     """Small training sets are read more often, up to this many steps; with --epochs, only if this
     is given, too."""
-    patience: int | None = None
+    patience: Annotated[int | None, at_least(0)] = None
     """Stop after this many evaluations without an improvement; 0: never."""
-    rate: float | None = None
+    rate: Annotated[float | None, POSITIVE] = None
     """Highest learning rate."""
-    weight_decay: float | None = None
+    weight_decay: Annotated[float | None, at_least(0)] = None
     """Weight decay."""
-    clip: float | None = None
+    clip: Annotated[float | None, POSITIVE] = None
     """Bound on the norm of the gradient."""
 
-    seed: int = 0
+    seed: Annotated[int, at_least(0)] = 0
     """Determines weights, order, dropout and what is held out."""
     precision: TaskPrecision = "fp32"
     """bf16: products of the head in bfloat16; for GPUs."""
@@ -132,40 +140,17 @@ class TaskSettings:
     """No progress."""
 
     def __post_init__(self) -> None:
-        for name in _PATHS:
-            value = getattr(self, name)
-            parts = (value,) if isinstance(value, str | Path) else value
-            object.__setattr__(self, name, tuple(Path(part) for part in parts))
-        for name in ("out", "cache"):
-            if isinstance(getattr(self, name), str):
-                object.__setattr__(self, name, Path(getattr(self, name)))
-        check_types(self)
-        self._check_numbers()
+        super().__post_init__()
+        require("--holdout", self.holdout, "between 0 and 1", self.holdout > 0)
         self._check_features()
-
-    def _check_numbers(self) -> None:
-        for name in ("hidden", "layers", "batch", "epochs", "rate", "clip", "random_dim"):
-            value = getattr(self, name)
-            require(name, value, "more than 0", value is None or value > 0)
-        for name in ("mix_l2", "patience", "weight_decay", "seed", "min_steps"):
-            value = getattr(self, name)
-            require(name, value, "at least 0", value is None or value >= 0)
-        for name in ("dropout", "elmo_dropout"):
-            value = getattr(self, name)
-            require(name, value, "from 0 up to, not including, 1", value is None or 0 <= value < 1)
-        require("share", self.share, "above 0, up to 1", 0 < self.share <= 1)
-        require("holdout", self.holdout, "between 0 and 1", 0 < self.holdout < 1)
-        require("max_words", self.max_words, "at least 1", self.max_words >= 1)
-        require("elmo_rate", self.elmo_rate, "more than 0", self.elmo_rate > 0)
 
     def _check_features(self) -> None:
         if not self.reads_elmo:
-            asked = [n for n in ("elmo_at", "mix", "finetune_elmo") if n in changes(self)]
+            asked = [n for n in ("elmo_at", "mix", "finetune_elmo") if n in self.changes()]
             if asked:
-                flag = asked[0].replace("_", "-")
                 raise ConfigError(
-                    f"--{flag} is about ELMo, but --features {self.features} has none in it; "
-                    "choose elmo or glove+elmo"
+                    f"{flag_of(asked[0])} is about ELMo, but --features {self.features} has none "
+                    "in it; choose elmo or glove+elmo"
                 )
         if self.elmo_at == "output" and self.features == "elmo":
             raise ConfigError(
@@ -199,16 +184,12 @@ class TaskSettings:
             chosen.setdefault("min_steps", 0)  # exactly as many epochs as asked for
         return dataclasses.replace(default, **chosen)
 
-    def replace(self, **values: Any) -> TaskSettings:
-        """Return a copy with other values for some fields."""
-        return dataclasses.replace(self, **values)
-
     def require_same(self, saved: TaskSettings) -> None:
         """Refuse to resume a run with other settings than it was started with."""
         for field in fields(self):
             mine, theirs = getattr(self, field.name), getattr(saved, field.name)
             if field.name not in (*_CHANGED_ON_RESUME, "overwrite") and mine != theirs:
                 raise ConfigError(
-                    f"--{field.name.replace('_', '-')} is {mine}, but the run in {self.out} was "
+                    f"{flag_of(field.name)} is {mine}, but the run in {self.out} was "
                     f"started with {theirs}; give the same flags, or another --out"
                 )

@@ -225,7 +225,8 @@ class _Run:
             self.record.say(f"note: {note}")
 
     def _write_settings(self) -> None:
-        write_text(self.out / RUN_FILE, self.settings.replace(resume=None).to_json())
+        saved = self.settings.replace(resume=None).to_dict()
+        write_text(self.out / RUN_FILE, json.dumps(saved, indent=2) + "\n")
 
     def __enter__(self) -> _Run:
         return self

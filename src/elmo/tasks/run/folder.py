@@ -27,7 +27,6 @@ from elmo.hub.names import open_model
 from elmo.model.bilm import BiLM
 from elmo.model.checkpoint import Checkpoint
 from elmo.runtime.files import replacing, write_text
-from elmo.runtime.settings_files import from_dict, to_json_values
 from elmo.tasks.features.assembly import Assembly, elmo_choice
 from elmo.tasks.features.static_words import StaticWords
 from elmo.tasks.features.word_features import WordFeatures
@@ -78,8 +77,8 @@ def save_task(
         "version": __version__,
         "task": task.name,
         "fields": dataclasses.asdict(task),  # type: ignore[call-overload]
-        "settings": to_json_values(settings),
-        "recipe": to_json_values(recipe),
+        "settings": settings.to_dict(),
+        "recipe": dataclasses.asdict(recipe),
         "elmo": features.elmo
         and {"fingerprint": assembly.fingerprint, **dataclasses.asdict(features.elmo)},
         "static": static and {"dim": static.dim, "learned": static.learned, "n": len(static.rows)},
@@ -108,7 +107,7 @@ def load_task(folder: Path, model: str | None = None) -> SavedTask:
     config = _read_config(folder)
     try:
         task = find_task(config["task"])(**config["fields"])
-        settings = from_dict(TaskSettings, config["settings"], str(folder / CONFIG_FILE))
+        settings = TaskSettings.from_dict(config["settings"], str(folder / CONFIG_FILE))
         recipe = Recipe(**config["recipe"])
     except (KeyError, TypeError) as error:
         raise ConfigError(f"{folder / CONFIG_FILE} is damaged: {error!r}") from None

@@ -27,7 +27,6 @@ from elmo.runtime.devices import find_device
 from elmo.runtime.files import write_text
 from elmo.runtime.interrupts import stop_signals
 from elmo.runtime.metrics_file import CURVE_FILE, METRICS_FILE, MetricsFile, read_metrics
-from elmo.runtime.settings_files import from_dict, to_json_values
 from elmo.tasks.features.assembly import Assembly, assemble
 from elmo.tasks.features.inputs import InputStore
 from elmo.tasks.heads.base import Task
@@ -183,7 +182,7 @@ class _Run:
     def go(self) -> TaskReport:
         write_text(
             self.out / RUN_FILE,
-            json.dumps({"task": self.task.name, **to_json_values(self.settings)}, indent=2) + "\n",
+            json.dumps({"task": self.task.name, **self.settings.to_dict()}, indent=2) + "\n",
         )
         progress = restore_progress(self.out, self.network, self.optimizer)
         metrics = MetricsFile(self.out / METRICS_FILE, progress.metrics_bytes)
@@ -399,7 +398,7 @@ def _prepare_out(name: str, settings: TaskSettings) -> Path:
         saved = json.loads(run.read_text(encoding="utf-8"))
         if saved.pop("task") != name:
             raise ConfigError(f"the run in {out} is of another task")
-        settings.require_same(from_dict(TaskSettings, saved, str(run)))
+        settings.require_same(TaskSettings.from_dict(saved, str(run)))
         return out
     if out.exists() and not settings.overwrite and any(out.iterdir()):
         raise OutputExistsError(
