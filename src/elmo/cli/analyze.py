@@ -19,7 +19,7 @@ from elmo.analysis.settings import (
     SenseSettings,
     SimilarSettings,
 )
-from elmo.cli.base import DONE, STOPPED, Flags, app, load_model, say, show
+from elmo.cli.base import DONE, STOPPED, Flags, Quiet, app, load_model, say, show
 from elmo.errors import ElmoError
 from elmo.runtime.tables import counted
 from elmo.settings import ModelChoice
@@ -46,7 +46,7 @@ def similar(
     choice: Annotated[ModelChoice, Flags] = _MODEL,
     corpus: Annotated[CorpusSettings, Flags] = _CORPUS,
     settings: Annotated[SimilarSettings, Flags] = _SIMILAR,
-    quiet: bool = False,
+    quiet: Quiet = False,
 ) -> int:
     """List the words most similar to some words.
 
@@ -58,14 +58,6 @@ def similar(
     ----------
     words
         Words; each gets a list of its own. None, to make an index only.
-    choice
-        Which model.
-    corpus
-        Which text.
-    settings
-        Which words are compared, and how.
-    quiet
-        No progress.
     """
     from elmo.analysis.contextuality.stop_words import read_stop_words
     from elmo.analysis.words.faiss_search import cells_path, faiss_search, require_faiss
@@ -136,7 +128,7 @@ def neighbors(
     choice: Annotated[ModelChoice, Flags] = _MODEL,
     corpus: Annotated[CorpusSettings, Flags] = _CORPUS,
     settings: Annotated[NeighborSettings, Flags] = _NEIGHBORS,
-    quiet: bool = False,
+    quiet: Quiet = False,
 ) -> int:
     """Find the occurrences in a corpus nearest to a word in its context; needs --corpus.
 
@@ -148,14 +140,6 @@ def neighbors(
     ----------
     sentences
         Sentences with one or more words in square brackets; all are looked for in one pass.
-    choice
-        Which model.
-    corpus
-        Which text.
-    settings
-        Which occurrences are compared, and how.
-    quiet
-        No progress.
     """
     from elmo.analysis.passages import Corpus
     from elmo.analysis.words.neighbor_report import render_neighbors
@@ -178,24 +162,13 @@ def contextuality(
     choice: Annotated[ModelChoice, Flags] = _MODEL,
     corpus: Annotated[CorpusSettings, Flags] = _CORPUS,
     settings: Annotated[ContextualitySettings, Flags] = _CONTEXTUALITY,
-    quiet: bool = False,
+    quiet: Quiet = False,
 ) -> int:
     """Measure how contextual vectors are, layer by layer; needs --corpus.
 
     Self-similarity, intra-sentence similarity and maximum explainable variance, raw and corrected
     for anisotropy, and measures of isotropy, in one pass in bounded memory. Definitions are those
     of Ethayarajh (2019); see docs/analysis.md. Interrupted, it reports on what it has read.
-
-    Parameters
-    ----------
-    choice
-        Which model.
-    corpus
-        Which text.
-    settings
-        How much of it is looked at.
-    quiet
-        No progress.
     """
     from elmo.analysis.contextuality.measure import measure_contextuality
     from elmo.analysis.contextuality.report import draw_contextuality, render_contextuality
@@ -218,22 +191,13 @@ def layers(
     *,
     choice: Annotated[ModelChoice, Flags] = _MODEL,
     settings: Annotated[LayerSettings, Flags] = _LAYERS,
-    quiet: bool = False,
+    quiet: Quiet = False,
 ) -> int:
     """Measure what each layer, and the mix, knows of parts of speech and of senses.
 
     A linear probe for parts of speech; word sense disambiguation by the nearest mean of SemCor's
     senses, with WordNet's first sense for words that SemCor lacks; and word in context by a
     threshold on cosines.
-
-    Parameters
-    ----------
-    choice
-        Which model.
-    settings
-        Which tasks, on which data.
-    quiet
-        No progress.
     """
     from elmo.analysis.layers.report import draw_layers, render_layers
     from elmo.analysis.layers.tasks import measure_layers, read_layer_data
@@ -258,7 +222,7 @@ def senses(
     choice: Annotated[ModelChoice, Flags] = _MODEL,
     corpus: Annotated[CorpusSettings, Flags] = _CORPUS,
     settings: Annotated[SenseSettings, Flags] = _SENSES,
-    quiet: bool = False,
+    quiet: Quiet = False,
 ) -> int:
     """Group the occurrences of a word in a corpus, as a page and as a picture; needs --corpus.
 
@@ -268,14 +232,6 @@ def senses(
     ----------
     word
         The word.
-    choice
-        Which model.
-    corpus
-        Which text.
-    settings
-        How occurrences are grouped.
-    quiet
-        No progress.
     """
     from elmo.analysis.passages import Corpus
     from elmo.analysis.senses.occurrences import find_senses
@@ -301,7 +257,7 @@ def correlation(
     choice: Annotated[ModelChoice, Flags] = _MODEL,
     corpus: Annotated[CorpusSettings, Flags] = _CORPUS,
     settings: Annotated[CorrelationSettings, Flags] = _CORRELATION,
-    quiet: bool = False,
+    quiet: Quiet = False,
 ) -> int:
     """Compare the similarity of words with the judgement of people (Spearman).
 
@@ -312,14 +268,6 @@ def correlation(
     ----------
     files
         Files with two words and a score a line, between tabs, commas or spaces.
-    choice
-        Which model.
-    corpus
-        Which text.
-    settings
-        How.
-    quiet
-        No progress.
     """
     from elmo.analysis.passages import Corpus
     from elmo.analysis.words.correlation import compare_with_people, read_judged_pairs

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from elmo.cli.base import DONE, Flags, app, say, show, told_of_cut_words
+from elmo.cli.base import DONE, AsJson, Flags, Quiet, app, say, show, told_of_cut_words
 from elmo.errors import ElmoError, InputError
 from elmo.runtime.tables import counted
 from elmo.settings import ModelChoice, ReadingSettings, StatePolicy, SurprisalUnit, TokenizerName
@@ -42,8 +42,8 @@ def perplexity(
     settings: Annotated[ReadingSettings, Flags] = _READING,
     skip_unknown: bool = False,
     words: int | None = None,
-    as_json: Annotated[bool, Parameter(name="--json")] = False,
-    quiet: bool = False,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
 ) -> int:
     """Measure how well a model predicts a text, forwards and backwards.
 
@@ -59,18 +59,10 @@ def perplexity(
     text
         Text, one sentence a line (or raw text, see --tokenizer); may be compressed; - for standard
         input; or a folder that elmo prepare wrote.
-    choice
-        Which model.
-    settings
-        How the text is read.
     skip_unknown
         Do not count words that are not in the model's vocabulary.
     words
         Of a folder, read so many words at most.
-    as_json
-        As JSON, for programs.
-    quiet
-        No progress.
     """
     choice, text = _model_and(text, model, choice)
     if text is None:
@@ -99,8 +91,8 @@ def score(
     choice: Annotated[ModelChoice, Flags] = _MODEL,
     settings: Annotated[ReadingSettings, Flags] = _READING,
     unit: SurprisalUnit = "nats",
-    as_json: Annotated[bool, Parameter(name="--json")] = False,
-    quiet: bool = False,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
 ) -> int:
     """Show how surprising each word of a text is: forwards, backwards, and from both sides.
 
@@ -113,16 +105,10 @@ def score(
     text
         Text, one sentence a line (or raw text, see --tokenizer); may be compressed; standard input
         by default.
-    choice
-        Which model.
-    settings
-        How the text is read.
     unit
         Logarithms to the base e (nats) or 2 (bits).
     as_json
         As JSON, one sentence a line.
-    quiet
-        No progress.
     """
     choice, text = _model_and(text, model, choice, alone="model")
     with _open_text(text or "-", settings) as source:
@@ -153,7 +139,7 @@ def substitutes(
     top: Annotated[int, Parameter(name=["--top", "-k"])] = 10,
     state: StatePolicy = "zero",
     tokenizer: TokenizerName = "whitespace",
-    as_json: Annotated[bool, Parameter(name="--json")] = False,
+    as_json: AsJson = False,
 ) -> int:
     """List the words that both directions accept in the place of marked ones.
 
@@ -167,16 +153,12 @@ def substitutes(
         a single argument is SENTENCE, too, and the model the default one.
     sentence
         A sentence with one or more words in square brackets, each looked at on its own.
-    choice
-        Which model.
     top
         How many words.
     state
         What the layers remember when the sentence begins.
     tokenizer
         How the sentence is split into words.
-    as_json
-        As JSON, for programs.
     """
     choice, sentence = _model_and(sentence, model, choice)
     if sentence is None:

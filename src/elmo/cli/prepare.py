@@ -30,8 +30,6 @@ def prepare(
     paths
         Text files, folders or globs (plain, .gz, .xz, .bz2 or .zst; one paragraph or sentence a
         line, a blank line ends a document), and last the folder to make.
-    settings
-        How.
     quiet
         No progress, no report.
     as_json
