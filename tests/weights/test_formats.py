@@ -21,7 +21,7 @@ from elmo.hub.names import open_model
 from elmo.model.checkpoint import Checkpoint
 from elmo.runtime.files import read_json
 from elmo.weights.formats import FORMATS, Format, find_model
-from elmo.weights.parts import files_beside
+from elmo.weights.parts import files_beside, make_folder
 from elmo.weights.storage import load_checkpoint, save_checkpoint
 
 # --- a format that is made up: what its module has ------------------------------------------------
@@ -44,6 +44,7 @@ def read(files):
 
 
 def write(checkpoint, folder, dtype):
+    make_folder(folder)
     arrays = {name: tensor.numpy() for name, tensor in checkpoint.tensors.items()}
     np.savez(folder / "toy.npz", **arrays)
     (folder / "toy.json").write_text(checkpoint.config.to_json())

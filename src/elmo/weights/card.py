@@ -1,7 +1,7 @@
-"""Model cards: what goes with saved weights, for people, the Hugging Face Hub and `elmo info`.
+"""Model cards beside saved weights, for readers, the Hugging Face Hub and `elmo info`.
 
-Every saved model gets a README.md with its sizes. Of a trained one there is more to tell: data,
-time, results and the commands that show them. That is `card.json`, a `ModelCard`.
+Every saved model gets a README.md with its sizes. A trained one may have a `card.json`, too: data,
+time, results and the commands that measure them. That is a `ModelCard`.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any, Self
 
 from elmo.config import ElmoConfig
-from elmo.errors import ConfigError, MissingFileError
+from elmo.errors import ConfigError
 from elmo.model.perplexity import Perplexity
-from elmo.runtime.files import sha256_of
+from elmo.runtime.files import read_json, sha256_of
 
 CARD_JSON = "card.json"
 README = "README.md"
@@ -29,13 +29,13 @@ class Source:
     name: str
     licence: str
     address: str = ""
-    """Where it can be had."""
+    """Where it can be downloaded."""
     words: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
 class Figure:
-    """A result, with the command that shows it."""
+    """A result, with the command that measures it."""
 
     name: str
     value: str
@@ -54,11 +54,11 @@ class ModelCard:
     """Of the weights."""
     sources: tuple[Source, ...] = ()
     tokenizer: str = ""
-    """How its texts were split, in the words of `elmo prepare --tokenizer`."""
+    """How its texts were split: the value of `elmo prepare --tokenizer`."""
     vocabulary_size: int = 0
     """Words that the output layer knows."""
     unknown_rate: float | None = None
-    """Share of held-out words that it does not."""
+    """Share of held-out words that it does not know."""
     parameters: int = 0
     """Without the output layer."""
     tokens: int = 0
@@ -76,7 +76,7 @@ class ModelCard:
 
     @classmethod
     def from_dict(cls, content: Any, origin: str = CARD_JSON) -> Self:
-        """Build a card from what a JSON file holds, or say what is wrong with it.
+        """Build a card from the content of a JSON file, which is checked.
 
         Args:
             content: What was read.
@@ -98,24 +98,17 @@ class ModelCard:
     @classmethod
     def read(cls, path: Path | str) -> Self:
         """Read a `card.json`."""
-        path = Path(path)
-        if not path.is_file():
-            raise MissingFileError(f"no such model card: {path}")
-        try:
-            content = json.loads(path.read_text(encoding="utf-8"))
-        except (json.JSONDecodeError, UnicodeDecodeError) as error:
-            raise ConfigError(f"{path} is not valid JSON: {error}") from None
-        return cls.from_dict(content, str(path))
+        return cls.from_dict(read_json(Path(path)), str(path))
 
     def to_json(self) -> str:
-        """Give the content of a `card.json`."""
+        """Return the content of a `card.json`."""
         fields = dataclasses.asdict(self)
         if self.perplexity is not None:
             fields["perplexity"] = {side: getattr(self.perplexity, side) for side in _SIDES}
         return json.dumps(fields, indent=2, ensure_ascii=False) + "\n"
 
     def sealed(self, folder: Path) -> Self:
-        """Give the same card with the SHA-256 of the files of a folder, cards not among them."""
+        """Return the same card with the SHA-256 of the files of a folder, except cards."""
         paths = sorted(path for path in folder.iterdir() if path.is_file())
         files = {
             path.name: sha256_of(path)
@@ -132,7 +125,7 @@ class ModelCard:
             if not (folder / name).is_file() or sha256_of(folder / name) != recorded
         ]
 
-    # --- for people -----------------------------------------------------------------------------
+    # --- as text --------------------------------------------------------------------------------
 
     def lines(self) -> Iterator[str]:
         """Yield the card as lines for a terminal."""
@@ -153,7 +146,7 @@ class ModelCard:
                 yield from (f"  {entry}" for entry in entries)
 
     def markdown(self, config: ElmoConfig, fingerprint: str) -> str:
-        """Give the README.md of a model's folder, as the Hugging Face Hub expects it."""
+        """Return the README.md of a model's folder, as the Hugging Face Hub expects it."""
         facts = [*self._facts(), *_size_rows(config, fingerprint)]
         sections = [
             _HEADER.format(language=f"language: {self.language}\n"),

@@ -34,6 +34,7 @@ from elmo.weights.parts import (
     LIST_PATTERNS,
     ModelFiles,
     files_beside,
+    make_folder,
     read_alphabet,
     write_lists,
 )
@@ -113,6 +114,7 @@ def write(checkpoint: Checkpoint, folder: Path, dtype: OutputDtype) -> None:
 
     A warm state, which is small, is always float32.
     """
+    make_folder(folder)
     number = torch.float16 if dtype == "float16" else torch.float32
     warm = dict(zip(("warm.hidden", "warm.memory"), checkpoint.warm_state or (), strict=False))
     tensors = {name: tensor.to(number) for name, tensor in checkpoint.tensors.items()}

@@ -41,7 +41,9 @@ class FormatModule(Protocol):
         """Read a model. Whatever differs between formats is checked here."""
 
     def write(self, checkpoint: Checkpoint, folder: Path, dtype: OutputDtype) -> None:
-        """Write a model into a folder that exists; its weights are representable in `dtype`.
+        """Write a model, whose weights are representable in `dtype`, into a folder.
+
+        The folder may not exist: see `parts.make_folder`.
 
         A format that is only read has no such function.
         """

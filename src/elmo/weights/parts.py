@@ -10,7 +10,7 @@ from typing import Any
 from elmo.config import N_BYTE_CHARACTERS, ElmoConfig
 from elmo.errors import MissingFileError, WeightsError
 from elmo.model.checkpoint import Checkpoint
-from elmo.runtime.files import replacing
+from elmo.runtime.files import output_errors, replacing
 from elmo.text.alphabet import Alphabet
 
 VOCABULARY_FILE = "vocab.txt"
@@ -73,6 +73,12 @@ def read_alphabet(config: ElmoConfig, files: ModelFiles) -> Alphabet | None:
             "does the list belong to another model, or is it cut short?"
         )
     return alphabet
+
+
+def make_folder(folder: Path) -> None:
+    """Make the folder of a model, unless it is there."""
+    with output_errors(folder):
+        folder.mkdir(parents=True, exist_ok=True)
 
 
 def write_lists(checkpoint: Checkpoint, folder: Path) -> None:

@@ -29,6 +29,7 @@ from elmo.weights.parts import (
     LIST_PATTERNS,
     ModelFiles,
     files_beside,
+    make_folder,
     read_alphabet,
     write_lists,
 )
@@ -184,6 +185,7 @@ def write(checkpoint: Checkpoint, folder: Path, dtype: OutputDtype) -> None:
             "the model has vectors of whole words beside its characters (ELMoForManyLangs), for "
             "which the format hdf5 has no place; choose the format elmo"
         )
+    make_folder(folder)
     with replacing(folder / HDF5.weights) as path, h5py.File(path, "w") as file:
         for row in tensor_table(checkpoint.config):
             values = row.write(tuple(checkpoint.tensors[name] for name in row.ours))

@@ -8,7 +8,6 @@ from typing import get_args
 
 from elmo.errors import ConfigError, MissingFileError, OutputExistsError, WeightsError
 from elmo.model.checkpoint import Checkpoint
-from elmo.runtime.files import output_errors
 from elmo.settings import OutputDtype
 from elmo.text.alphabet import require_alphabet
 from elmo.text.vocabulary import Vocabulary
@@ -90,8 +89,6 @@ def save_checkpoint(
     folder = Path(folder)
     _refuse_if_hidden(chosen.name, folder)
     stored = rounded_checkpoint(checkpoint, dtype)
-    with output_errors(folder):
-        folder.mkdir(parents=True, exist_ok=True)
     chosen.code.write(stored, folder, dtype)
     return stored
 
