@@ -252,7 +252,7 @@ def text_pair(text: str, keys: tuple[str, str], names: str, max_tabs: int = -1) 
     Args:
         text: A raw text.
         keys: Keys of the JSON object.
-        names: The two texts in a message.
+        names: What is expected, in a message: `a question, a tab and a text`.
         max_tabs: Further tabs belong to the second text; by default they are an error.
     """
     parts: Sequence[Any] = text.strip("\r\n").split("\t", max_tabs)
@@ -263,10 +263,8 @@ def text_pair(text: str, keys: tuple[str, str], names: str, max_tabs: int = -1) 
             record = {}
         parts = [record.get(key) for key in keys]
     if len(parts) != 2 or not all(isinstance(part, str) and part.strip() for part in parts):
-        raise InputError(
-            f"received {text[:60]!r}, expected {names} with a tab between them, or a JSON object "
-            f"with {keys[0]} and {keys[1]}"
-        )
+        wanted = f"{names}, or a JSON object with {keys[0]} and {keys[1]}"
+        raise InputError(f"received {text[:60]!r}, expected {wanted}")
     return parts[0], parts[1]
 
 

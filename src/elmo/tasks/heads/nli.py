@@ -133,7 +133,8 @@ class Nli(LabelTask[EntailmentPair]):
 
     def parse(self, text: str, options: ReadOptions) -> list[EntailmentPair]:
         """Split `premise<TAB>hypothesis`, or a JSON object with `sentence1` and `sentence2`."""
-        texts = text_pair(text, ("sentence1", "sentence2"), "a premise and a hypothesis")
+        keys = ("sentence1", "sentence2")
+        texts = text_pair(text, keys, "a premise, a tab and a hypothesis")
         premise, hypothesis = (tokenized(part, options) for part in texts)
         return [EntailmentPair(premise, hypothesis)]
 

@@ -265,7 +265,7 @@ class Qa(Task[Passage, QaBatch, AnswerPrediction]):
     def parse(self, text: str, options: ReadOptions) -> list[Passage]:
         """Split `question<TAB>context`, or a JSON object with `question` and `context`."""
         keys = ("question", "context")
-        question, context = text_pair(text, keys, "a question and a text", max_tabs=1)
+        question, context = text_pair(text, keys, "a question, a tab and a text", max_tabs=1)
         located = locate(context, get_tokenizer(options.tokenizer))
         raw = Question("", context, question)
         return [passage_of(raw, options, located.first_words(options.max_words))]

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from elmo.errors import ElmoWarning, InputError
 from elmo.tasks.heads.attention import TrilinearScores, attend, masked_softmax
-from elmo.tasks.heads.nli import Nli, PairBatch, compared_with, pooled_pair
+from elmo.tasks.heads.labels import LabelBatch
+from elmo.tasks.heads.nli import Nli, cross_attention, pooled_pair
 from elmo.tasks.readers.examples import EntailmentPair
 from elmo.tasks.recipe import ReadOptions
 from heads import built, half_loss, predictions, trained, vectors_of, widened
@@ -47,7 +48,7 @@ def test_neighbours_and_padding_change_no_score(examples, more, output_dim):
     batch = TASK.collate(examples)
     vectors = vectors_of(TASK, examples, output_dim)
     together = head(vectors, batch)
-    padded = head(vectors, PairBatch(widened(batch.layout, more), batch.labels))
+    padded = head(vectors, LabelBatch(widened(batch.layout, more), batch.labels))
     torch.testing.assert_close(padded, together, rtol=1e-4, atol=1e-5)
     for row, example in enumerate(examples):
         alone = head(vectors_of(TASK, [example], output_dim), TASK.collate([example]))
@@ -70,7 +71,7 @@ def test_texts_are_compared_as_a_loop_would():
     lengths = [2, 5, 4, 1]  # two premises, their two hypotheses
     mask = torch.arange(5) < torch.tensor(lengths).unsqueeze(1)
     encoded = encoded * mask.unsqueeze(-1)
-    compared = compared_with(encoded, mask)
+    compared = cross_attention(encoded, mask)
     for one, other in ((0, 2), (2, 0), (1, 3), (3, 1)):
         for k in range(lengths[one]):
             own = encoded[one, k].numpy()

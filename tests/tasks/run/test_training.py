@@ -11,7 +11,7 @@ import pytest
 import elmo.tasks
 from elmo.cli.main import main
 from elmo.errors import ConfigError, ElmoWarning, InputError, OutputExistsError
-from elmo.tasks.kinds import TASKS
+from elmo.tasks.kinds import find_task
 from elmo.tasks.run.training import train_task
 from elmo.tasks.settings import TaskSettings
 from task_data import settings
@@ -112,7 +112,7 @@ def test_a_number_of_passes_that_is_given_is_kept(folder, tmp_path):
 
 
 def test_without_a_number_of_passes_small_data_is_read_more_often():
-    default = TASKS["classify"].recipe
+    default = find_task("classify").recipe
     assert TaskSettings().recipe(default) == default
     assert TaskSettings(epochs=3).recipe(default).min_steps == 0
     both = TaskSettings(epochs=3, min_steps=70).recipe(default)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from elmo.tasks.heads.crf import FORBIDDEN, Crf, TagRules, tag_rules, viterbi
-from elmo.tasks.heads.tag_schemes import spans_of, to_bioes, to_iob2
+from elmo.tasks.tag_schemes import spans_of, to_bioes, to_iob2
 
 TAGS = {"iob2": ["O", "B-X", "I-X", "B-Y", "I-Y"], "bioes": ["O", "B-X", "I-X", "E-X", "S-X"]}
 

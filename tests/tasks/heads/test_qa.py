@@ -10,9 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from elmo.errors import ElmoWarning, InputError
-from elmo.tasks.heads.offsets import locate
-from elmo.tasks.heads.passages import aligned
-from elmo.tasks.heads.qa import Qa, QaBatch, best_spans, both_ways, marginal_loss
+from elmo.tasks.heads.passages import align, locate
+from elmo.tasks.heads.qa import Qa, QaBatch, best_spans, bidirectional_attention, marginal_loss
 from elmo.tasks.readers.examples import Answer, Question, Span
 from elmo.tasks.recipe import ReadOptions
 from elmo.text.files import EnglishTokenizer, WhitespaceTokenizer
@@ -25,7 +24,7 @@ SPLIT = ReadOptions(tokenizer="whitespace")
 
 def passage(context, question, answer=None):
     answers = () if answer is None else (Answer(answer, context.index(answer)),)
-    return aligned([Question("q", context, question, answers)], SPLIT)[0]
+    return align([Question("q", context, question, answers)], SPLIT)[0]
 
 
 def made_up(count):
@@ -96,7 +95,9 @@ def test_context_and_question_meet_as_loops_would_have_it():
     context, question, scores = torch.randn(1, 4, 2), torch.randn(1, 3, 2), torch.randn(1, 4, 3)
     context_mask = torch.tensor([[True, True, True, False]])
     question_mask = torch.tensor([[True, True, False]])
-    found = both_ways(scores, context, context_mask, question, question_mask)[0].numpy()
+    found = bidirectional_attention(scores, context, context_mask, question, question_mask)[
+        0
+    ].numpy()
     c, q, s = context[0].numpy(), question[0].numpy(), scores[0].numpy()
     highest = np.array([max(s[n, 0], s[n, 1]) for n in range(3)])
     importance = np.exp(highest) / np.exp(highest).sum()
@@ -181,21 +182,21 @@ def questions(context, *answers, **changes):
 
 
 def test_answers_are_found_wherever_the_context_has_them_as_words():
-    (found,) = aligned(questions("Ann met Anna and Ann .", ("Ann", 0)), SPLIT)
+    (found,) = align(questions("Ann met Anna and Ann .", ("Ann", 0)), SPLIT)
     assert found.spans == ((0, 1), (4, 5))  # not the beginning of Anna
-    (found,) = aligned(questions("Bo or Cy .", ("Bo", 0), ("Cy", 6)), SPLIT)
+    (found,) = align(questions("Bo or Cy .", ("Bo", 0), ("Cy", 6)), SPLIT)
     assert found.spans == ((0, 1), (2, 3))
 
 
 def test_answers_inside_of_words_are_counted():
     with pytest.warns(ElmoWarning, match=r"1 questions have an answer that begins.*f, line 1"):
-        (found,) = aligned(questions("In 1990s style", ("1990", 3)), SPLIT)
+        (found,) = align(questions("In 1990s style", ("1990", 3)), SPLIT)
     assert found.spans == ((1, 2),)
 
 
 def test_cut_contexts_and_lost_answers_are_counted():
     with pytest.warns(ElmoWarning) as told:
-        (found,) = aligned(questions("a b c d", ("d", 6)), ReadOptions(max_words=2))
+        (found,) = align(questions("a b c d", ("d", 6)), ReadOptions(max_words=2))
     assert (len(found.context), found.spans) == (2, ())
     messages = " ".join(str(warning.message) for warning in told)
     assert "1 questions have a text of more than 2 words, which is cut" in messages
@@ -206,13 +207,13 @@ def test_cut_contexts_and_lost_answers_are_counted():
 
 def test_paragraphs_are_split_once():
     given_questions = questions("a b c", ("a", 0)) + questions("a b c", ("b", 2))
-    first, second = aligned(given_questions, SPLIT)
+    first, second = align(given_questions, SPLIT)
     assert first.context is second.context
 
 
 def test_empty_questions_are_refused():
     with pytest.raises(InputError, match="f, line 1: no words"):
-        aligned(questions(" ", ("a", 0)), SPLIT)
+        align(questions(" ", ("a", 0)), SPLIT)
 
 
 # The task

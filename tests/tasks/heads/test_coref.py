@@ -145,7 +145,7 @@ def test_long_mentions_are_counted_with_file_and_line(monkeypatch):
         TASK.check([example])
     with pytest.warns(ElmoWarning, match="1 of 2 mentions"):
         assert not Coref.from_examples([example], ReadOptions()).singletons
-    with pytest.raises(InputError, match="two mentions that mean the same"):
+    with pytest.raises(InputError, match="two mentions of the same entity"):
         Coref.from_examples([Document([["a"]], [[Span(0, 1)]])], ReadOptions())
 
 
@@ -262,7 +262,7 @@ def test_long_documents_are_trained_in_pieces(monkeypatch):
     head = built(TASK, hidden=4)
     (part,) = head._documents(vectors_of(TASK, [example]), TASK.collate([example]))
     torch.manual_seed(1)
-    some = part.some_sentences(8)
+    some = part.random_window(8)
     assert len(some.encoded) == 8
     assert some.spans[1].max() <= 8
     assert some.spans[0].min() >= 0
