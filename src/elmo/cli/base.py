@@ -1,36 +1,34 @@
-"""What all commands share: the application object, exit codes, and how they speak to people."""
+"""What all commands share: the application, exit codes, output, and the loading of a model."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import App, ArgumentCollection, CycloptsError, Parameter
 
 from elmo import __version__
-from elmo.errors import ConfigError, MissingFileError, OutputError, reason_of
+from elmo.errors import ConfigError, MissingFileError
+from elmo.runtime.files import output_errors
 from elmo.settings import EmbedSettings, ModelChoice
 
 if TYPE_CHECKING:
     from elmo.embedder import ELMo
 
 DONE, STOPPED, REFUSED = 0, 1, 2
-"""Exit codes: done; stopped half-way (interrupted, disk full, a bug); cannot use what was given."""
+"""Exit codes: done; stopped early (interrupted, disk full, a bug); input that cannot be used."""
 
 
 def print_panel(console: Any, options: Any, panel: Any, without: Collection[str] = ()) -> None:
-    """Print a table of flags, their texts flowing freely.
-
-    The line breaks of our docstrings, and the spaces behind them, mean nothing to readers of help.
+    """Print a table of flags, with the line breaks of docstrings removed from their texts.
 
     Args:
-        console: Where to.
+        console: The console.
         options: Of the console.
         panel: The table.
-        without: Flags that mean nothing to the command, and are left out.
+        without: Flags to leave out.
     """
     from cyclopts.help.formatters import DefaultFormatter
     from rich.text import Text
@@ -59,25 +57,14 @@ AsJson = Annotated[bool, Parameter(name="--json", help="As JSON, for programs.")
 
 
 def say(text: str) -> None:
-    """Write a line for people, to standard error."""
+    """Write a message to standard error."""
     sys.stderr.write(f"{text}\n")
 
 
 def show(text: str) -> None:
-    """Write a line of data, to standard output."""
-    with writing_to("standard output"):
+    """Write a line of data to standard output."""
+    with output_errors("to standard output"):
         sys.stdout.write(f"{text}\n")
-
-
-@contextmanager
-def writing_to(output: str) -> Iterator[None]:
-    """Name the output that could not be written to; a reader that went away is no error."""
-    try:
-        yield
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        raise OutputError(f"cannot write to {output}: {reason_of(error)}") from None
 
 
 def read_config(_: App, commands: tuple[str, ...], arguments: ArgumentCollection) -> None:
@@ -104,14 +91,14 @@ def read_config(_: App, commands: tuple[str, ...], arguments: ArgumentCollection
 
 
 def told_of_cut_words(count: int) -> str:
-    """Say that words lost their end."""
+    """Return a note about words that were truncated."""
     if count == 1:
         return "1 word was longer than the model reads and was cut"
     return f"{count:,} words were longer than the model reads and were cut"
 
 
 def left_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Align columns of text on the left."""
+    """Return a table whose columns are aligned on the left."""
     lines = [header, *rows]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     return "\n".join(

@@ -1,9 +1,9 @@
-"""The command `elmo`: a thin door to the library.
+"""The entry point of the command line: runs a command and turns errors into exit codes.
 
-Commands are functions, their arguments become flags and their docstrings help texts; they are in
-`elmo.cli.main`. PyTorch is imported inside them, so that `elmo --help` answers at once. Data goes
-to files and standard output, everything meant for people to standard error. Exit codes: 0 done, 1
-stopped half-way (interrupted, disk full, a bug), 2 something the user gave cannot be used.
+Commands are functions in the other modules of `elmo.cli`: their arguments become flags, their
+docstrings help texts. PyTorch is imported inside them, so that `elmo --help` answers at once. Data
+goes to files and standard output, messages to standard error. Exit codes: 0 done, 1 stopped early
+(interrupted, disk full, a bug), 2 input that cannot be used.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 from cyclopts import CycloptsError, UnknownOptionError
 
 from elmo.cli import analyze, bench, embed, language, models, prepare, task, train
-from elmo.cli.base import DONE, REFUSED, STOPPED, app, say, writing_to
+from elmo.cli.base import DONE, REFUSED, STOPPED, app, say
 from elmo.errors import (
     DivergedError,
     DownloadError,
@@ -28,38 +28,32 @@ from elmo.errors import (
     OutputExistsError,
     reason_of,
 )
+from elmo.runtime.files import output_errors
 
-__all__ = [
-    "analyze",
-    "app",
-    "bench",
-    "embed",
-    "language",
-    "main",
-    "models",
-    "prepare",
-    "task",
-    "train",
-]
-
+# Importing a module of commands registers them.
+__all__ = ["analyze", "bench", "embed", "language", "main", "models", "prepare", "task", "train"]
 
 _WRONG_PATH = (PermissionError, FileNotFoundError, IsADirectoryError, NotADirectoryError)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line; returns the exit code."""
+    """Run the command line and return the exit code.
+
+    Args:
+        arguments: Without the name of the program; those of the process if None.
+    """
     given = list(sys.argv[1:] if arguments is None else arguments)
-    _let_threads_sleep(given)
+    _shorten_spinning(given)
     try:
-        with _warnings_for_people():
+        with _one_line_warnings():
             code = app(
                 given,
                 exit_on_error=False,
                 print_error=False,
                 result_action="return_value",
             )
-            with writing_to("standard output"):
-                sys.stdout.flush()  # here, and not when Python ends
+            with output_errors("to standard output"):
+                sys.stdout.flush()  # while errors can still be reported
     except CycloptsError as error:
         say(f"error: {_reason(error)}\nSee {_command(error)} --help.")
         return REFUSED
@@ -68,7 +62,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return REFUSED
     except (OutputError, DivergedError, DownloadError) as error:
         say(f"error: {error}")
-        _forget_unwritten()
+        _discard_unwritten()
         return STOPPED
     except ElmoError as error:
         say(f"error: {error}")
@@ -76,7 +70,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         say("interrupted")
         return STOPPED
-    except BrokenPipeError:  # the reader of our output has seen enough, as in `elmo info | head`
+    except BrokenPipeError:  # the reader closed our output, as in `elmo info | head`
         sys.stderr.close()
         return STOPPED
     except OSError as error:
@@ -96,30 +90,30 @@ def _command(error: CycloptsError) -> str:
     return " ".join(("elmo", *(error.command_chain or ())))
 
 
-def _forget_unwritten() -> None:
-    """If standard output takes no more, keep Python from trying again, and complaining, at exit."""
+def _discard_unwritten() -> None:
+    """Discard what standard output did not take, which Python would try to write again at exit."""
     try:
         sys.stdout.flush()
     except OSError:
-        with suppress(OSError):  # one that is no file, in a program around us
+        with suppress(OSError):  # an object that is no file, in a program that calls `main`
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _let_threads_sleep(arguments: Sequence[str]) -> None:
-    """Let PyTorch's threads sleep soon when they have nothing to do; before it is imported.
+def _shorten_spinning(arguments: Sequence[str]) -> None:
+    """Make idle OpenMP threads of PyTorch sleep sooner; must run before PyTorch is imported.
 
-    GNU's OpenMP keeps them awake for about a millisecond after each of its steps. Training takes
-    thousands of small steps a second; on a machine that is busy with other things, too, each then
-    waits for a thread that got no turn: forty small steps took 46 s instead of 2. `elmo bench`
-    leaves all as it is: it measures what programs get that import elmo.
+    GNU's OpenMP lets them spin for about a millisecond after each parallel region. Training has
+    thousands of small regions a second; on a machine with other load each then waits for a thread
+    that was not scheduled: forty small steps took 46 s instead of 2. `elmo bench` keeps the
+    default: it measures what programs get that import elmo.
     """
     if "OMP_WAIT_POLICY" not in os.environ and arguments[:1] != ["bench"]:
         os.environ.setdefault("GOMP_SPINCOUNT", "1000")
 
 
 @contextmanager
-def _warnings_for_people() -> Iterator[None]:
-    """Show our warnings as one line, without the place in the code."""
+def _one_line_warnings() -> Iterator[None]:
+    """Show our warnings as one line, without their place in the code."""
     with warnings.catch_warnings():
         warnings.simplefilter("always", ElmoWarning)
         plain = warnings.showwarning
@@ -130,7 +124,7 @@ def _warnings_for_people() -> Iterator[None]:
             else:
                 plain(message, category, *rest, **more)
 
-        warnings.showwarning = show  # put back by catch_warnings
+        warnings.showwarning = show  # restored by catch_warnings
         yield
 
 

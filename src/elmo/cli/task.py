@@ -12,7 +12,7 @@ from typing import IO, TYPE_CHECKING, Annotated, Any
 
 from cyclopts import App, Parameter
 
-from elmo.cli.base import DONE, STOPPED, Flags, app, read_config, say, show, writing_to
+from elmo.cli.base import DONE, STOPPED, Flags, app, read_config, say, show
 from elmo.errors import ConfigError
 from elmo.runtime.files import output_errors
 from elmo.runtime.tables import counted
@@ -256,6 +256,6 @@ def _opened(path: Path | None) -> Iterator[IO[str]]:
 
 def _write(file: IO[str], records: Iterable[dict[str, Any]]) -> None:
     lines = "".join(f"{json.dumps(record, ensure_ascii=False)}\n" for record in records)
-    with writing_to("standard output" if file is sys.stdout else file.name):
+    with output_errors("to standard output" if file is sys.stdout else file.name):
         file.write(lines)
         file.flush()

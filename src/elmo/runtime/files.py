@@ -6,7 +6,6 @@ import hashlib
 import json
 import os
 import sys
-import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -52,7 +51,7 @@ def replacing(path: Path, advice: str = "", folder: Path | None = None) -> Itera
         with output_errors(path, advice):
             yield path
         return
-    temporary = (folder or path.parent) / f".{path.name}.{uuid.uuid4().hex[:8]}.partial"
+    temporary = (folder or path.parent) / f".{path.name}.{os.urandom(4).hex()}.partial"
     with output_errors(path, advice):
         try:
             yield temporary
@@ -99,6 +98,8 @@ def output_errors(path: Path | str, advice: str = "") -> Iterator[None]:
     ending = f"; {advice}" if advice else ""
     try:
         yield
+    except BrokenPipeError:  # the reader has seen enough, as in `elmo info | head`
+        raise
     except WriteError as error:
         raise WriteError(f"{error}{ending}") from error
     except (OSError, SafetensorError) as error:
