@@ -23,7 +23,7 @@ EXTRA_PACKAGES = {
     "tensorboard": "tensorboard",
     "gpu": "triton",
 }
-"""What the extras of this distribution bring: the packages can be had however we were installed."""
+"""The packages of each extra: they can be installed without knowing how elmo was."""
 
 
 class ElmoError(ValueError):
@@ -47,11 +47,11 @@ class MissingFileError(ElmoError, FileNotFoundError):
 
 
 class OutputExistsError(ElmoError, FileExistsError):
-    """An output that exists already, where nobody allowed to overwrite it."""
+    """An output that exists already and may not be overwritten."""
 
 
 class OutputError(ElmoError, OSError):
-    """An output that cannot be written on: no space left, not ours, or made with other settings."""
+    """An output that cannot be written or resumed: a full disk, or other settings."""
 
 
 class WriteError(OutputError):
@@ -59,11 +59,11 @@ class WriteError(OutputError):
 
 
 class DownloadError(ElmoError, ConnectionError):
-    """A download that stopped half-way; what arrived is kept, and the next try goes on there."""
+    """A download that failed; what arrived is kept, and the next attempt resumes it."""
 
 
 class DivergedError(ElmoError, ArithmeticError):
-    """A training run whose loss is no number any more."""
+    """A training run whose loss is not finite."""
 
 
 class GpuMemoryError(ElmoError, MemoryError):
@@ -74,7 +74,7 @@ class MissingExtraError(ElmoError, ImportError):
     """An optional package that is needed here and not installed.
 
     Args:
-        what: The thing that needs the package, as the user named it.
+        what: What needs the package, as the user named it.
         extra: The extra of this distribution that brings the package.
     """
 
@@ -83,11 +83,11 @@ class MissingExtraError(ElmoError, ImportError):
 
 
 class ElmoWarning(UserWarning):
-    """Something worth knowing that does not stop the work."""
+    """A note that does not stop the work."""
 
 
 def reason_of(error: Exception) -> str:
-    """Say in one line why the operating system refused something, whatever library asked it."""
+    """Return the reason of an error of the operating system, or of a library over it, in one line."""
     by_safetensors = (f"(os error {number})" in str(error) for number in _FULL)
     if getattr(error, "errno", None) in _FULL or any(by_safetensors):
         return "no space left on the disk"

@@ -1,4 +1,4 @@
-"""Files of named arrays in the safetensors format: written in a stream, read by memory map."""
+"""Files of named arrays in the safetensors format, streamed to disk and memory-mapped."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _HEADER_LIMIT = 1 << 24
 
 @dataclass(frozen=True)
 class Stream:
-    """An array that is written piece by piece, because it need not fit into memory."""
+    """An array that is written in pieces, because it need not fit into memory."""
 
     dtype: str
     length: int
@@ -35,12 +35,12 @@ class Stream:
 def write_arrays(
     path: Path, arrays: Mapping[str, Array | Stream], metadata: Mapping[str, str]
 ) -> str:
-    """Write arrays of one dimension to a file that is there completely or not at all.
+    """Write arrays of one dimension to a file, atomically.
 
     Args:
         path: File to write; one that exists is replaced.
-        arrays: By name; every array has shape `(n,)`.
-        metadata: Texts that go into the header.
+        arrays: By name; each has shape `(n,)`.
+        metadata: Texts of the header.
 
     Returns:
         The SHA-256 of the file.
@@ -49,7 +49,7 @@ def write_arrays(
         name: value if isinstance(value, Stream) else Stream(str(value.dtype), len(value), [value])
         for name, value in arrays.items()
     }
-    # Wide numbers first: then every array begins at a multiple of its width.
+    # Wide numbers first, so that every array is aligned.
     names = sorted(streams, key=lambda name: (-np.dtype(streams[name].dtype).itemsize, name))
     digest = hashlib.sha256()
     with replacing(path) as temporary, temporary.open("wb") as file:
@@ -85,7 +85,7 @@ def _header(names: list[str], streams: Mapping[str, Stream], metadata: Mapping[s
 
 
 def map_arrays(path: Path) -> tuple[dict[str, Array], dict[str, str]]:
-    """Map the arrays of a file into memory; only the header is read.
+    """Memory-map the arrays of a file; only the header is read.
 
     Returns:
         Read-only arrays of shape `(n,)` by name, and the metadata.
@@ -114,15 +114,15 @@ def _map(path: Path, offset: int, entry: Mapping[str, Any]) -> Array:
     (length,) = entry["shape"]
     start, end = entry["data_offsets"]
     if end - start != length * dtype.itemsize:
-        raise ValueError("an array does not fill its place")
-    if not length:  # nothing can be mapped
+        raise ValueError("an array has another length than its shape")
+    if not length:  # cannot be mapped
         return np.zeros(0, dtype)
     mapped = np.memmap(path, dtype, "r", offset + start, (length,))
-    return mapped.view(np.ndarray)  # the subclass makes every slice slow
+    return mapped.view(np.ndarray)  # slices of the subclass are slow
 
 
 def stored_facts(path: Path) -> Any:
-    """Read what a file of arrays says about itself; None if it is not there or not whole."""
+    """Read the `facts` in the header of a file of arrays; None if it is missing or damaged."""
     if not path.is_file():
         return None
     try:
@@ -133,20 +133,20 @@ def stored_facts(path: Path) -> Any:
 
 
 def pack_words(words: Iterable[str]) -> tuple[Array, Array]:
-    """Lay words out as two arrays.
+    """Encode words as two arrays.
 
     Returns:
-        Their UTF-8 bytes one after another, uint8 of shape `(n_bytes,)`, and where each begins,
-        int64 of shape `(n_words + 1,)`.
+        Their concatenated UTF-8 bytes, uint8 of shape `(n_bytes,)`, and the offset of each, int64
+        of shape `(n_words + 1,)`.
     """
-    spelt = [word.encode() for word in words]
-    starts = np.zeros(len(spelt) + 1, np.int64)
-    np.cumsum([len(word) for word in spelt], out=starts[1:])
-    return np.frombuffer(b"".join(spelt), np.uint8), starts
+    encoded = [word.encode() for word in words]
+    starts = np.zeros(len(encoded) + 1, np.int64)
+    np.cumsum([len(word) for word in encoded], out=starts[1:])
+    return np.frombuffer(b"".join(encoded), np.uint8), starts
 
 
 def unpack_words(letters: Array, starts: Array) -> list[str]:
-    """Read words that `pack_words` laid out; its two results, or consecutive rows of `starts`."""
+    """Decode words of `pack_words`: from its two arrays, or from consecutive rows of `starts`."""
     if len(starts) < 2:
         return []
     first = int(starts[0])

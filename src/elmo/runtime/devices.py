@@ -1,4 +1,4 @@
-"""Where a model computes: names that users write -> PyTorch devices, and what GPUs need."""
+"""PyTorch devices: from names, copies to them, exact products, memory."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from elmo.errors import ConfigError
 
 
 def find_device(name: str | torch.device | None) -> torch.device:
-    """Give a device by its name: `cpu`, `cuda`, `cuda:1`, ...; `auto` or None for the best."""
+    """Return a device by name: `cpu`, `cuda`, `cuda:1`, ...; `auto` or None for the best."""
     if name is None or name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
     try:
@@ -26,7 +26,7 @@ def find_device(name: str | torch.device | None) -> torch.device:
 
 
 def _reason(name: object, error: Exception) -> str:
-    """Say what is wrong with a name, in words that say what to write instead."""
+    """Return what is wrong with a name, and what to write instead."""
     if not re.fullmatch(r"(cpu|cuda|mps|xpu|meta)(:\d+)?", str(name)):
         return "expected auto, cpu, cuda, cuda:1, ..."
     if str(name).startswith("cuda") and not torch.cuda.is_available():
@@ -35,10 +35,10 @@ def _reason(name: object, error: Exception) -> str:
 
 
 def send(array: npt.NDArray[Any], device: torch.device) -> Tensor:
-    """Put an array on a device, without waiting for what the device is doing.
+    """Copy an array to a device, asynchronously.
 
-    A plain copy to a GPU waits until all work before it is done. One from pinned memory does not,
-    so that the next batch is prepared while the last one is computed.
+    A plain copy to a GPU waits for all work queued before it. A copy from pinned memory does not,
+    so the next batch is prepared while the last one is computed.
     """
     tensor = torch.from_numpy(array)
     if device.type != "cuda" or not array.size:
@@ -47,7 +47,7 @@ def send(array: npt.NDArray[Any], device: torch.device) -> Tensor:
 
 
 class _Flags:
-    """Flags of PyTorch that hold for the whole process, while any thread wants them."""
+    """Process-wide flags of PyTorch, set while any thread needs them."""
 
     def __init__(self) -> None:
         cudnn = torch.backends.cudnn
@@ -64,7 +64,7 @@ class _Flags:
 
     @contextmanager
     def hold(self) -> Iterator[None]:
-        """Set the flags; the last thread that leaves puts them back as the first one found them."""
+        """Set the flags; the last thread to leave restores what the first one found."""
         with self._lock:
             self._users += 1
             if self._users == 1:
@@ -87,23 +87,23 @@ _exact = _Flags()
 
 
 def exact_products(device: torch.device) -> AbstractContextManager[None]:
-    """Keep a GPU from rounding the float32 numbers that it multiplies to 10 bits (TF32).
+    """Return a context manager that disables TF32, products of float32 rounded to 10 bits.
 
-    cuDNN does so unless told; the vectors of words would differ from the CPU's by 1e-3, not 1e-6.
+    cuDNN uses TF32 by default; vectors would differ from the CPU's by 1e-3, not 1e-6.
     """
     return _exact.hold() if device.type == "cuda" else nullcontext()
 
 
 def is_out_of_memory(error: RuntimeError) -> bool:
-    """Tell whether an error says that a GPU has too little memory, or the host for copies to it."""
+    """Return whether an error means that a GPU is out of memory, or the host of pinned memory."""
     if isinstance(error, torch.OutOfMemoryError):
         return True
-    # What cuBLAS says of its own memory, and CUDA of pinned memory.
-    said = str(error)
-    return "CUBLAS_STATUS_ALLOC_FAILED" in said or "CUDA error: out of memory" in said
+    # Messages of cuBLAS about its workspace, and of CUDA about pinned memory.
+    message = str(error)
+    return "CUBLAS_STATUS_ALLOC_FAILED" in message or "CUDA error: out of memory" in message
 
 
 def free_memory(device: torch.device) -> int:
-    """Give the bytes that can still be allocated on a GPU, what PyTorch holds back included."""
+    """Return the bytes that can still be allocated on a GPU, PyTorch's cache included."""
     free, _ = torch.cuda.mem_get_info(device)
     return free + torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)

@@ -1,8 +1,8 @@
-"""Ctrl-C and polite kills, noticed when it does no harm.
+"""Context managers that defer Ctrl-C and SIGTERM to safe points.
 
-Python raises `KeyboardInterrupt` between any two steps of the main thread, also those inside of
-locks, queues and pools of its own library, which are then left as they are: a lock that is held for
-ever, and a command that hangs instead of ending.
+Python raises `KeyboardInterrupt` between any two instructions of the main thread, also inside the
+locks, queues and pools of its standard library: a lock is then never released, and the command
+hangs instead of ending.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from typing import Any
 
 @contextmanager
 def interrupts_later() -> Iterator[None]:
-    """Keep Ctrl-C until the end of what must not be left halfway; a second one is not kept."""
+    """Defer Ctrl-C to the end of the block; a second one is raised at once."""
     is_main = threading.current_thread() is threading.main_thread()
     if not is_main or signal.getsignal(signal.SIGINT) is None:
-        yield  # it is raised in the main thread only, and not where a program around us handles it
+        yield  # only the main thread is interrupted; handlers of other programs stay in place
         return
     seen: list[int] = []
 
     def note(number: int, _: Any) -> None:
-        if seen:  # the user is in a hurry
+        if seen:
             raise KeyboardInterrupt
         seen.append(number)
 
@@ -39,18 +39,21 @@ def interrupts_later() -> Iterator[None]:
 
 @contextmanager
 def stop_signals() -> Iterator[list[int]]:
-    """Collect Ctrl-C and polite kills, so that the step in progress is finished and saved."""
+    """Collect Ctrl-C and SIGTERM in a list, for a loop to stop at its next safe point.
+
+    A second one is raised at once as `KeyboardInterrupt`.
+    """
     seen: list[int] = []
 
     def note(number: int, _: Any) -> None:
-        if seen:  # a second one: the user is in a hurry
+        if seen:
             raise KeyboardInterrupt
         seen.append(number)
 
     numbers = (signal.SIGINT, signal.SIGTERM)
     try:
         before = [signal.signal(number, note) for number in numbers]
-    except ValueError:  # not the main thread: whoever runs us there handles signals
+    except ValueError:  # not the main thread, which alone receives signals
         yield seen
         return
     try:

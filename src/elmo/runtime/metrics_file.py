@@ -17,7 +17,7 @@ Row = dict[str, Any]
 
 
 class MetricsFile:
-    """A file of JSON rows that grows, cut to its length in the snapshot when a run is resumed.
+    """A growing file of JSON rows, cut to its length in the snapshot when a run is resumed.
 
     Args:
         path: The file.
@@ -45,7 +45,7 @@ class MetricsFile:
 
     @property
     def length(self) -> int:
-        """Bytes in the file, all of them on the disk."""
+        """Bytes in the file, all of them flushed to disk."""
         os.fsync(self._file.fileno())
         return self._file.tell()
 
