@@ -431,7 +431,7 @@ def link(name):
         ([("/model.hdf5", b"x")], "leads out of it"),
         ([("a/../../model.hdf5", b"x")], "leads out of it"),
         ([("C:model.hdf5", b"x")], "leads out of it"),
-        ([(link("model.hdf5"), b"/etc/passwd")], "has a link"),
+        ([(link("model.hdf5"), b"/etc/passwd")], "is a link: refused"),
         ([("model.hdf5", bytes(20_000_000))], "claims to grow"),
         ([("a/model.hdf5", b"x"), ("b/model.hdf5", b"y")], "it is unclear which"),
     ],

@@ -7,11 +7,9 @@ import tarfile
 import zipfile
 from pathlib import Path
 
-import huggingface_hub
 import numpy as np
 import pytest
 import torch
-from huggingface_hub.utils import filter_repo_objects
 
 import elmo.weights
 from elmo import ELMo, ElmoConfig
@@ -81,19 +79,6 @@ def tar_folder(folder, path):
     return path
 
 
-def fake_hub(monkeypatch, repository, cache):
-    """A Hub with one repository, which brings the files that are asked for."""
-
-    def download(name, allow_patterns, **_):
-        cache.mkdir()
-        names = [path.name for path in repository.iterdir()]
-        for file in filter_repo_objects(names, allow_patterns=allow_patterns):
-            shutil.copy(repository / file, cache)
-        return str(cache)
-
-    monkeypatch.setattr(huggingface_hub, "snapshot_download", download)
-
-
 def test_a_new_format_is_found_and_read_wherever_a_model_is_named(folder, tmp_path, tiny_bilm):
     expected = tiny_bilm.to_checkpoint().fingerprint()
     shutil.move(shutil.copytree(folder, tmp_path / "pair") / "toy.json", tmp_path / "sizes")
@@ -107,11 +92,11 @@ def test_a_new_format_is_found_and_read_wherever_a_model_is_named(folder, tmp_pa
         assert (found.format, found.fingerprint()) == ("toy", expected)
 
 
-def test_a_new_format_comes_from_the_hub(folder, monkeypatch, tmp_path, tiny_elmo):
-    fake_hub(monkeypatch, folder, tmp_path / "cache")
+def test_a_new_format_comes_from_the_hub(folder, hub_of, tiny_elmo):
+    cache = hub_of(folder)
     found = ELMo.from_pretrained("someone/toy", device="cpu")
     assert found.fingerprint == tiny_elmo.fingerprint
-    assert {path.name for path in (tmp_path / "cache").iterdir()} == {"toy.json", "toy.npz"}
+    assert {path.name for path in cache.iterdir()} == {"toy.json", "toy.npz"}
 
 
 def test_a_new_format_is_described_and_converted_both_ways(folder, tmp_path, capsys):
@@ -151,13 +136,13 @@ def test_a_format_that_is_only_read_is_no_target(tmp_path, tiny_bilm):
 
 @pytest.mark.parametrize("format", [format for format in FORMATS if format.is_written])
 def test_what_a_format_writes_is_found_by_it_and_comes_from_the_hub(
-    format, monkeypatch, tmp_path, tiny_bilm
+    format, hub_of, tmp_path, tiny_bilm
 ):
     save_checkpoint(tiny_bilm.to_checkpoint(), tmp_path / "model", format.name)
     assert find_model(tmp_path / "model")[0] == format
     assert find_model(tmp_path / "model" / format.weights)[0] == format
     assert (tmp_path / "model" / format.options).is_file()
-    fake_hub(monkeypatch, tmp_path / "model", tmp_path / "cache")
+    hub_of(tmp_path / "model")
     assert open_model("someone/model").fingerprint() == tiny_bilm.to_checkpoint().fingerprint()
 
 

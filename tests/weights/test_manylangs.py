@@ -248,6 +248,11 @@ def test_an_archive_of_theirs_is_downloaded_and_read(folder, elmo, tmp_path, mon
     assert ELMo.from_pretrained("manylangs:DE").fingerprint == elmo.fingerprint  # server is gone
 
 
+def test_a_repository_of_the_hub_arrives_with_its_weights(folder, elmo, hub_of):
+    hub_of(folder)
+    assert ELMo.from_pretrained("someone/de", device="cpu").fingerprint == elmo.fingerprint
+
+
 def test_a_known_word_matters_and_belongs_to_the_fingerprint(elmo, copied):
     (copied / "word.dic").write_text((copied / "word.dic").read_text().replace("cab\t", "bac\t"))
     other = ELMo.from_pretrained(copied, device="cpu")

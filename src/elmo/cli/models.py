@@ -94,41 +94,38 @@ def _known(cache_dir: Path | None) -> list[dict[str, Any]]:
     from elmo.hub.registry import PUBLISHED, bundled_models
     from elmo.weights.card import CARD_JSON, ModelCard
 
-    rows: list[dict[str, Any]] = []
+    rows = []
     for name, folder in bundled_models().items():
         path = folder / CARD_JSON
-        card = ModelCard.read(path) if path.is_file() else None
+        card = ModelCard(name=name, language="", description="", licence="")
+        card = ModelCard.read(path) if path.is_file() else card
         rows.append(
-            {
-                "name": name,
-                "language": card.language if card else "",
-                "description": card.description if card else "",
-                "parameters": card.parameters if card else None,
-                "bytes": bytes_in(folder),
-                "format": OURS.name,
-                "licence": card.licence if card else "",
-                "where": "bundled",
-                "folder": str(folder),
-                "addresses": [],
-            }
+            _about(card, bytes_in(folder), OURS.name)
+            | {"where": "bundled", "folder": str(folder), "addresses": []}
         )
     for model in PUBLISHED.values():
         there = cached_folder(model, cache_dir)
         rows.append(
-            {
-                "name": model.name,
-                "language": model.language,
-                "description": model.description,
-                "parameters": model.parameters,
-                "bytes": model.size,
-                "format": model.kind,
-                "licence": model.licence,
+            _about(model, model.size, model.kind)
+            | {
                 "where": "network" if there is None else "cached",
                 "folder": None if there is None else str(there),
                 "addresses": [mirrored(file).address for file in model.files.values()],
             }
         )
     return rows
+
+
+def _about(model: ModelCard | PublishedModel, size: int | None, format: str) -> dict[str, Any]:
+    return {
+        "name": model.name,
+        "language": model.language,
+        "description": model.description,
+        "parameters": model.parameters or None,
+        "bytes": size,
+        "format": format,
+        "licence": model.licence,
+    }
 
 
 def _mentions(row: dict[str, Any], text: str | None) -> bool:

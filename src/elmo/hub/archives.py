@@ -56,8 +56,7 @@ class _Member:
     name: str
     size: int
     packed_size: int
-    is_link: bool
-    is_encrypted: bool
+    problem: str
     open: Callable[[], IO[bytes] | None]
 
 
@@ -134,9 +133,10 @@ def _opened(archive: Path) -> Iterator[list[_Member]]:
                     member.filename,
                     member.file_size,
                     member.compress_size,
-                    is_link=stat.S_ISLNK(member.external_attr >> 16),
-                    is_encrypted=bool(member.flag_bits & 1),
-                    open=partial(zipped.open, member),
+                    "is a link"
+                    if stat.S_ISLNK(member.external_attr >> 16)
+                    else "needs a password" * (member.flag_bits & 1),
+                    partial(zipped.open, member),
                 )
                 for member in zipped.infolist()
                 if not member.is_dir()
@@ -144,16 +144,14 @@ def _opened(archive: Path) -> Iterator[list[_Member]]:
         return
     with tarfile.open(archive) as tarred:
         members = [member for member in tarred if not member.isdir()]
-        total = sum(member.size for member in members)
-        packed = archive.stat().st_size / max(total, 1)
+        packed = archive.stat().st_size / max(sum(member.size for member in members), 1)
         yield [
             _Member(
                 member.name,
                 member.size,
                 int(member.size * packed),
-                is_link=not member.isfile(),
-                is_encrypted=False,
-                open=partial(tarred.extractfile, member),
+                "is a link" * (not member.isfile()),
+                partial(tarred.extractfile, member),
             )
             for member in members
         ]
@@ -195,10 +193,8 @@ def _refuse_tricks(archive: Path, member: _Member) -> None:
     parts = PurePosixPath(name).parts
     if name.startswith(("/", "\\")) or ".." in parts or "\\" in name or ":" in name:
         raise WeightsError(f"{archive} has a file {name!r} that leads out of it: refused")
-    if member.is_link:
-        raise WeightsError(f"{archive} has a link, {name!r}: refused")
-    if member.is_encrypted:
-        raise WeightsError(f"{archive}: {name!r} needs a password")
+    if member.problem:
+        raise WeightsError(f"{archive}: {name!r} {member.problem}: refused")
     if member.size > max(_SMALL, HIGHEST_RATIO * member.packed_size):
         raise WeightsError(
             f"{archive}: {name!r} claims to grow from {member.packed_size:,} to "
