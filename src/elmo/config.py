@@ -101,47 +101,35 @@ class ElmoConfig:
             value = getattr(self, name)
             whole = isinstance(value, int) and not isinstance(value, bool) and value >= least
             require(name, value, f"a whole number of at least {least}", whole)
-        flag = self.skip_connections
-        require("skip_connections", flag, "true or false", isinstance(flag, bool))
-        require(
-            "cell",
-            self.cell,
-            "the name of a recurrent cell, such as 'lstm'",
-            isinstance(self.cell, str),
-        )
-        require(
-            "activation",
-            self.activation,
-            f"one of {get_args(Activation)}",
-            self.activation in get_args(Activation),
-        )
-        if self.reads_characters:
-            widest = max((width for width, _ in self.filters), default=0)
-            require(
+        activations = get_args(Activation)
+        widest = max((width for width, _ in self.filters), default=0)
+        for name, holds, expected in (
+            ("skip_connections", isinstance(self.skip_connections, bool), "true or false"),
+            ("cell", isinstance(self.cell, str), "the name of a recurrent cell, such as 'lstm'"),
+            ("activation", self.activation in activations, f"one of {activations}"),
+            (
                 "filters",
-                self.filters,
+                0 < widest <= self.max_characters or not self.reads_characters,
                 f"at least one (width, number), no wider than max_characters={self.max_characters}",
-                0 < widest <= self.max_characters,
-            )
-            require(
+            ),
+            (
                 "n_characters",
-                self.n_characters,
+                self.n_characters != N_BYTE_CHARACTERS - 1 or not self.reads_characters,
                 f"{N_BYTE_CHARACTERS} for UTF-8 bytes (261 and the masked row), or the "
                 "n_characters of an alphabet, which is never 261",
-                self.n_characters != N_BYTE_CHARACTERS - 1,
-            )
-        require(
-            "projection_dim",
-            self.projection_dim,
-            f"at most dim={self.dim}: layers of different widths cannot be mixed",
-            self.projection_dim <= self.dim,
-        )
-        require(
-            "mix_weights",
-            self.mix_weights,
-            f"one weight for each of the {self.n_layers + 1} layers",
-            len(self.mix_weights) in (0, self.n_layers + 1),
-        )
+            ),
+            (
+                "projection_dim",
+                self.projection_dim <= self.dim,
+                f"at most dim={self.dim}: layers of different widths cannot be mixed",
+            ),
+            (
+                "mix_weights",
+                len(self.mix_weights) in (0, self.n_layers + 1),
+                f"one weight for each of the {self.n_layers + 1} layers",
+            ),
+        ):
+            require(name, getattr(self, name), expected, holds)
 
     @property
     def reads_characters(self) -> bool:
@@ -202,23 +190,18 @@ class ElmoConfig:
                 "dim": 64,
                 "projection_dim": 16,
                 "char_dim": 4,
-                "filters": ((1, 4), (2, 8), (3, 16), (4, 32), (5, 64)),
                 "n_highway": 1,
+                "filters": ((1, 4), (2, 8), (3, 16), (4, 32), (5, 64)),
             },
             "novel": {
                 "dim": 256,
                 "projection_dim": 128,
                 "char_dim": 32,
-                "filters": ((1, 64), (2, 64), (3, 64)),
                 "n_highway": 1,
+                "filters": ((1, 64), (2, 64), (3, 64)),
                 "max_characters": 10,
             },
-            "tutorial": {
-                "dim": 512,
-                "projection_dim": 256,
-                "char_dim": 128,
-                "max_characters": 10,
-            },
+            "tutorial": {"dim": 512, "projection_dim": 256, "char_dim": 128, "max_characters": 10},
             "small": {"dim": 1024, "projection_dim": 128, "n_highway": 1},
             "medium": {"dim": 2048, "projection_dim": 256, "n_highway": 1},
             "original": {},

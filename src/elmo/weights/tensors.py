@@ -100,7 +100,7 @@ def _cell_rows(cell: Cell, shapes: dict[str, Shape], theirs: str) -> Iterator[Te
         f"{theirs}/W_0",
         # TensorFlow multiplies input and hidden state, side by side, with one matrix.
         ours.pop("input_weight") | ours.pop("recurrent_weight", {}),
-        lambda stored: _reordered(stored.t(), to_ours).split(width, dim=1),
+        lambda stored: torch.split(_reordered(stored.t(), to_ours), width, dim=1),
         lambda ours: _reordered(torch.cat(ours, dim=1), to_theirs).t(),
     )
     yield TensorRow(
