@@ -1,8 +1,8 @@
 """How fast `elmo analyze contextuality` and `elmo similar` are.
 
-Contextuality is measured against embedding the same text: the time inside `encode_tokens` and that
-of everything else, in one run, so that a busy machine slows both. `similar` is measured on a saved
-index of random vectors: from the word to the list, once the process has started.
+Contextuality is measured against embedding the same text: the time inside `stream_windows` and
+that of everything else, in one run, so that a busy machine slows both. `similar` is measured on a
+saved index of random vectors: from the word to the list, once the process has started.
 
     python -m benchmarks.analyze                       # made-up text, the default model
     python -m benchmarks.analyze --sentences 100000 --text wiki.txt --tokenizer english
@@ -47,7 +47,7 @@ class ContextualityRow:
     seconds: float
     """All of it: reading, embedding, drawing samples, measuring them."""
     embedding_seconds: float
-    """Inside `encode_tokens`."""
+    """Inside `stream_windows`."""
     ratio: float
     peak_mb: float
 
@@ -67,7 +67,7 @@ class SimilarRow:
 
 
 class TimedModel:
-    """A model that notes the time spent inside it.
+    """A model that notes the time spent inside it, reading of sentences left out.
 
     Args:
         model: The model.
@@ -77,16 +77,20 @@ class TimedModel:
         self.model = model
         self.seconds = 0.0
 
-    def windows(self, sentences: Iterable[Any]) -> Iterator[Any]:
-        """Cut a stream as the model does."""
-        return self.model.windows(iter(sentences))
-
-    def encode_tokens(self, *arguments: Any, **settings: Any) -> Any:
+    def stream_windows(self, sentences: Iterable[Any], **settings: Any) -> Iterator[Any]:
         """Embed as the model does."""
-        started = time.perf_counter()
-        result = self.model.encode_tokens(*arguments, **settings)
-        self.seconds += time.perf_counter() - started
-        return result
+        read = self._timed(iter(sentences), -1)
+        return self._timed(self.model.stream_windows(read, **settings), 1)
+
+    def _timed(self, values: Iterator[Any], sign: int) -> Iterator[Any]:
+        """Add the time until each value, or subtract it."""
+        while True:
+            started = time.perf_counter()
+            value = next(values, None)
+            self.seconds += sign * (time.perf_counter() - started)
+            if value is None:
+                return
+            yield value
 
 
 def measure_contextual(choices: argparse.Namespace, text: Path) -> ContextualityRow:
