@@ -1,92 +1,18 @@
 """The command line as a new user meets it: real processes, exit codes, what goes where."""
 
 import errno
-import json
 import os
 import subprocess
 import sys
 from pathlib import Path
 
 import h5py
-import numpy as np
 import pytest
 
-from elmo import ELMo, ElmoConfig, TokenFile, random_bilm
 from elmo.cli.main import main
 from elmo.hub.names import is_untrained
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-
-
-@pytest.fixture(scope="module")
-def model_folder(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("model")
-    ELMo(random_bilm(ElmoConfig.preset("tiny")), device="cpu").save_pretrained(folder)
-    return folder
-
-
-@pytest.fixture
-def text(tmp_path):
-    path = tmp_path / "text.txt"
-    path.write_text("The cat sat .\n\nA dog barked at the cat .\n")
-    return path
-
-
-def elmo(*arguments, stdin=None):
-    """Run the command in a process of its own."""
-    return subprocess.run(
-        [sys.executable, "-m", "elmo", *map(str, arguments)],
-        input=stdin,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-
-
-def test_embed_writes_vectors_and_keeps_standard_output_clean(tmp_path, model_folder, text):
-    done = elmo("embed", text, tmp_path / "out.h5", "--model", model_folder)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout == ""
-    assert "3 sentences, 11 words" in done.stderr
-    assert "words/s" in done.stderr
-    expected = ELMo.from_pretrained(model_folder, device="cpu").encode_tokens(
-        [line.split() for line in text.read_text().splitlines()]
-    )
-    with h5py.File(tmp_path / "out.h5", "r") as file:
-        for number, array in enumerate(expected):
-            np.testing.assert_array_equal(file[str(number)], array)
-
-
-def test_embed_reads_standard_input_and_every_flag(tmp_path, model_folder):
-    flags = "--layers average --state warm --format npz --dtype float16 --batch-tokens 4".split()
-    done = elmo(
-        *("embed", "-", tmp_path / "out.npz", "--model", model_folder, "--device", "cpu", *flags),
-        stdin="The cat sat .\nHello\n",
-    )
-    assert done.returncode == 0, done.stderr
-    model = ELMo.from_pretrained(model_folder, device="cpu")
-    expected = model.encode_tokens(
-        [["The", "cat", "sat", "."], ["Hello"]], layers="average", state="warm"
-    )
-    with np.load(tmp_path / "out.npz") as file:
-        np.testing.assert_array_equal(file["0"], expected[0].astype(np.float16))
-        np.testing.assert_array_equal(file["1"], expected[1].astype(np.float16))
-
-
-def test_a_layer_can_be_named_by_its_number(tmp_path, model_folder, text):
-    done = elmo("embed", text, tmp_path / "o", "--model", model_folder, "--layers", "0", "--quiet")
-    assert done.returncode == 0, done.stderr
-    assert done.stderr == ""
-    with h5py.File(tmp_path / "o", "r") as file:
-        assert file["0"].shape == (4, 32)
-        assert file.attrs["layers"] == "0"
-
-
-def test_an_untrained_model_says_that_it_is_one(tmp_path, text):
-    done = elmo("embed", text, tmp_path / "out.h5", "--model", "random-tiny")
-    assert done.returncode == 0
-    assert "note: 'random-tiny' has random weights" in done.stderr
 
 
 @pytest.mark.parametrize(
@@ -210,97 +136,6 @@ def test_what_hdf5_says_of_a_full_disk_is_told_in_one_line(
     assert main([*given, "--quiet"]) == 1
     told = capsys.readouterr().err
     assert told == f"error: cannot write {path}: no space left on the disk\n"
-
-
-def test_a_model_is_not_converted_into_its_own_folder(model_folder, capsys):
-    before = (model_folder / "model.safetensors").read_bytes()
-    source = model_folder / "model.safetensors"
-    for given in (model_folder, source):
-        assert main(["convert", str(given), str(model_folder), "--overwrite"]) == 2
-        assert "the folder of the model that is to be converted" in capsys.readouterr().err
-    assert source.read_bytes() == before
-
-
-def test_what_there_is_one_of_is_told_in_the_singular(tmp_path, model_folder):
-    for text, told in (
-        ("Hello\n", "1 sentence, 1 word in"),
-        ("Hello\n\n", "2 sentences, 1 word in"),
-        ("", "standard input is empty"),
-    ):
-        done = elmo("embed", "-", tmp_path / f"{len(text)}", "--model", model_folder, stdin=text)
-        assert done.returncode == 0, done.stderr
-        assert told in done.stderr
-
-
-def test_info_tells_sizes_and_fingerprint(model_folder):
-    done = elmo("info", model_folder)
-    assert done.returncode == 0
-    facts = dict(line.split(maxsplit=1) for line in done.stdout.splitlines())
-    assert facts["projection_dim"] == "16"
-    assert facts["values_in_a_vector"] == "32"
-    as_json = json.loads(elmo("info", model_folder, "--json").stdout)
-    model = ELMo.from_pretrained(model_folder, device="cpu")
-    assert as_json["sha256"] == facts["sha256"] == model.fingerprint
-    assert as_json["parameters"] == sum(t.numel() for t in model.to_checkpoint().tensors.values())
-    assert as_json["config"]["dim"] == 64
-    assert as_json["trained"]
-
-
-def test_convert_there_and_back_is_bit_exact(tmp_path, model_folder):
-    assert elmo("convert", model_folder, tmp_path / "hdf5").returncode == 0
-    assert {p.name for p in (tmp_path / "hdf5").iterdir()} == {"options.json", "weights.hdf5"}
-    assert elmo("convert", tmp_path / "hdf5", tmp_path / "back").returncode == 0
-    for name in ("model.safetensors", "config.json", "README.md"):
-        assert (tmp_path / "back" / name).read_bytes() == (model_folder / name).read_bytes()
-    pair = [
-        "--options",
-        tmp_path / "hdf5/options.json",
-        "--weights",
-        tmp_path / "hdf5/weights.hdf5",
-    ]
-    assert elmo("convert", tmp_path / "pair", *pair).returncode == 0
-    assert (tmp_path / "pair/model.safetensors").read_bytes() == (
-        model_folder / "model.safetensors"
-    ).read_bytes()
-    again = elmo("convert", model_folder, tmp_path / "hdf5")
-    assert again.returncode == 2
-    assert "--overwrite" in again.stderr
-
-
-def test_convert_can_burn_a_warm_state_in(tmp_path, model_folder, text):
-    done = elmo("convert", model_folder, tmp_path / "warm", "--to", "elmo", "--warm-up", text)
-    assert done.returncode == 0, done.stderr
-    assert json.loads(elmo("info", tmp_path / "warm", "--json").stdout)["warm_state"]
-    by_hand = ELMo.from_pretrained(model_folder, device="cpu")
-    by_hand.warm_up([line.split() for line in text.read_text().splitlines()])
-    saved = ELMo.from_pretrained(tmp_path / "warm", device="cpu")
-    for model in (by_hand, saved):
-        model.vectors = model.encode_tokens([["Hello", "world"]], state="warm")[0]
-    np.testing.assert_array_equal(by_hand.vectors, saved.vectors)
-
-
-def test_cache_makes_a_token_file_that_embed_uses(tmp_path, model_folder, text):
-    (tmp_path / "words.txt").write_text("<S>\n</S>\n<UNK>\nThe\ncat\n.\n", encoding="utf-8")
-    out = tmp_path / "tokens.hdf5"
-    done = elmo("cache", tmp_path / "words.txt", out, "--model", model_folder)
-    assert done.returncode == 0, done.stderr
-    assert "6 words of" in done.stderr
-    model = ELMo.from_pretrained(model_folder, device="cpu")
-    np.testing.assert_array_equal(
-        TokenFile(out).vectors(np.arange(6)),
-        model.word_vectors(["<S>", "</S>", "<UNK>", "The", "cat", "."]),
-    )
-    for name, flags in (("plain", []), ("cached", ["--token-file", out])):
-        run = elmo("embed", text, tmp_path / name, "--model", model_folder, *flags)
-        assert run.returncode == 0, run.stderr
-    with h5py.File(tmp_path / "plain") as plain, h5py.File(tmp_path / "cached") as cached:
-        for key in ("0", "1", "2"):
-            np.testing.assert_array_equal(plain[key], cached[key])
-    wrong = elmo("embed", text, tmp_path / "x", "--model", "random-tiny", "--token-file", out)
-    assert wrong.returncode == 0  # random-tiny is what the folder was made from
-    other = elmo("embed", text, tmp_path / "y", "--model", "random-small", "--token-file", out)
-    assert other.returncode == 2
-    assert "16 values, the model has 128" in other.stderr
 
 
 def test_the_demo_embeds_the_examples_and_compares_layers(tmp_path):

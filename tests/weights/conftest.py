@@ -6,6 +6,11 @@ import huggingface_hub
 import pytest
 from huggingface_hub.utils import filter_repo_objects
 
+from elmo import ElmoConfig
+from elmo.weights.storage import save_checkpoint
+from named_models import bundled, cache, language_model  # noqa: F401
+from oracle import random_tensors, write_files
+
 
 @pytest.fixture
 def hub_of(monkeypatch, tmp_path):
@@ -15,16 +20,41 @@ def hub_of(monkeypatch, tmp_path):
     """
 
     def make(repository):
-        cache = tmp_path / "from_the_hub"
+        arrived = tmp_path / "from_the_hub"
 
         def download(name, allow_patterns, **_):
-            cache.mkdir()
+            arrived.mkdir()
             names = [path.name for path in repository.iterdir()]
             for file in filter_repo_objects(names, allow_patterns=allow_patterns):
-                shutil.copy(repository / file, cache)
-            return str(cache)
+                shutil.copy(repository / file, arrived)
+            return str(arrived)
 
         monkeypatch.setattr(huggingface_hub, "snapshot_download", download)
-        return cache
+        return arrived
 
     return make
+
+
+@pytest.fixture
+def checkpoint(tiny_bilm):
+    return tiny_bilm.to_checkpoint()
+
+
+@pytest.fixture
+def folder(tmp_path, checkpoint):
+    """A model in our own layout."""
+    save_checkpoint(checkpoint, tmp_path / "ours")
+    return tmp_path / "ours"
+
+
+@pytest.fixture
+def published_folder(tmp_path):
+    """A model in the published layout, written by the tests themselves."""
+    drawn = ElmoConfig.preset("tiny").to_options()
+    return write_files(tmp_path / "published", drawn, random_tensors(drawn))
+
+
+@pytest.fixture
+def word_folder(tmp_path, word_bilm):
+    save_checkpoint(word_bilm.to_checkpoint(), tmp_path / "words")
+    return tmp_path / "words"

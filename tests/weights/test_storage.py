@@ -1,6 +1,7 @@
-"""Weights on disk: every layout in, two out, bit for bit; and bad files told for what they are."""
+"""Models read from disk and written to it, bit for bit; and bad files."""
 
 import json
+import re
 import shutil
 from dataclasses import replace
 
@@ -12,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 
-from elmo import BiLM, ElmoConfig, ElmoError
+from elmo import ELMo, ElmoConfig, ElmoError, LanguageModelScorer
 from elmo.errors import (
     ConfigError,
     ElmoWarning,
@@ -23,11 +24,12 @@ from elmo.errors import (
     WeightsError,
 )
 from elmo.hub.names import open_model
-from elmo.model.checkpoint import Checkpoint
 from elmo.text.vocabulary import Vocabulary
 from elmo.weights.formats import find_model
-from elmo.weights.storage import load_checkpoint, save_checkpoint
+from elmo.weights.storage import load_checkpoint, rounded_checkpoint, save_checkpoint
 from elmo.weights.tensors import tensor_table
+from elmo.weights.tensors_on_disk import StoredTensors
+from named_models import SENTENCES
 from oracle import random_tensors, tensor_shapes, write_files
 from strategies import (
     ALPHABET,
@@ -35,9 +37,8 @@ from strategies import (
     configs,
     options,
     seeded_bilm,
-    with_changed_weight,
-    word_config,
 )
+from weight_files import assert_same_tensors, edit_hdf5, edit_json, load
 
 EVERY_KIND = {
     "cells": ("lstm", "gru"),
@@ -57,54 +58,6 @@ def scratch(tmp_path_factory):
         return base / "first", base / "second", base / "third"
 
     return fresh
-
-
-@pytest.fixture
-def checkpoint(tiny_bilm):
-    return tiny_bilm.to_checkpoint()
-
-
-@pytest.fixture
-def folder(tmp_path, checkpoint):
-    """A model in our own layout."""
-    save_checkpoint(checkpoint, tmp_path / "ours")
-    return tmp_path / "ours"
-
-
-@pytest.fixture
-def published_folder(tmp_path):
-    """A model in the published layout, written by the tests themselves."""
-    drawn = ElmoConfig.preset("tiny").to_options()
-    return write_files(tmp_path / "published", drawn, random_tensors(drawn))
-
-
-def load(path):
-    return load_checkpoint(path)
-
-
-def edit_json(path, edit):
-    content = json.loads(path.read_text())
-    edit(content)
-    path.write_text(json.dumps(content))
-
-
-def edit_hdf5(path, edit):
-    with h5py.File(path, "r+") as file:
-        edit(file)
-
-
-def put(file, name, values):
-    """Write a dataset in the place of another."""
-    if name in file:
-        del file[name]
-    file[name] = values
-
-
-def assert_same_tensors(found, expected):
-    assert set(found) == set(expected)
-    for name, tensor in expected.items():
-        assert found[name].dtype == torch.float32
-        assert torch.equal(found[name], tensor), name
 
 
 # --- round trips ----------------------------------------------------------------------------------
@@ -214,153 +167,7 @@ def test_saving_over_a_model_replaces_it(folder, tiny_config):
     ]
 
 
-# --- the dialects of the published layout ---------------------------------------------------------
-
-
-def raw_tensorflow_name(name):
-    """Give the name that TensorFlow itself uses in a checkpoint of bilm-tf."""
-    name = name.replace("/MultiRNNCell/Cell", "/multi_rnn_cell/cell_")
-    name = name.replace("/RNN/", "/rnn/").replace("/LSTMCell/", "/lstm_cell/")
-    for ours, theirs in (("W_0", "kernel"), ("W_P_0", "projection/kernel"), ("B", "bias")):
-        if name.startswith("RNN_") and name.endswith(f"/{ours}"):
-            name = name.removesuffix(ours) + theirs
-    return f"lm/{name}"
-
-
-def assert_read_under(names, drawn, tmp_path):
-    """Write a model under its standard names and under others; both must read the same."""
-    tensors = random_tensors(drawn)
-    standard = load(write_files(tmp_path / "standard", drawn, tensors))
-    renamed = {names(name): tensor for name, tensor in tensors.items()}
-    assert set(renamed) != set(tensors)
-    found = load(write_files(tmp_path / "dialect", drawn, renamed))
-    assert_same_tensors(found.tensors, standard.tensors)
-
-
-def test_names_of_one_layer_models_are_read(tmp_path):
-    drawn = ElmoConfig.preset("tiny", n_layers=1).to_options()
-    assert_read_under(lambda name: name.replace("MultiRNNCell/Cell0/", ""), drawn, tmp_path)
-
-
-@pytest.mark.parametrize("n_layers", [2, 3])
-def test_raw_names_of_tensorflow_are_read(tmp_path, n_layers):
-    drawn = ElmoConfig.preset("tiny", n_layers=n_layers).to_options()
-    assert_read_under(raw_tensorflow_name, drawn, tmp_path)
-    with h5py.File(tmp_path / "dialect" / "weights.hdf5") as file:
-        assert "lm/RNN_0/rnn/multi_rnn_cell/cell_1/lstm_cell/projection/kernel" in file
-
-
-def test_raw_names_of_one_layer_models_are_read(tmp_path):
-    drawn = ElmoConfig.preset("tiny", n_layers=1).to_options()
-    assert_read_under(
-        lambda name: raw_tensorflow_name(name).replace("multi_rnn_cell/cell_0/", ""),
-        drawn,
-        tmp_path,
-    )
-
-
-def test_a_character_table_with_its_masked_row_is_read(published_folder):
-    expected = load(published_folder)
-
-    def add_row(file):
-        put(file, "char_embed", np.pad(file["char_embed"][...], ((1, 0), (0, 0))))
-
-    edit_hdf5(published_folder / "weights.hdf5", add_row)
-    assert_same_tensors(load(published_folder).tensors, expected.tensors)
-
-
-def test_a_character_table_with_a_masked_row_that_is_not_zero_is_refused(published_folder):
-    def add_row(file):
-        table = file["char_embed"][...]
-        put(file, "char_embed", np.concatenate([np.ones_like(table[:1]), table]))
-
-    edit_hdf5(published_folder / "weights.hdf5", add_row)
-    with pytest.raises(WeightsError, match=r"'char_embed' has shape \(262, 4\).*\(261, 4\)"):
-        load(published_folder)
-
-
-@pytest.mark.parametrize("n_characters", [261, 262])
-def test_both_numbers_of_characters_mean_the_same(published_folder, n_characters):
-    expected = load(published_folder)
-    edit_json(
-        published_folder / "options.json",
-        lambda content: content["char_cnn"].update(n_characters=n_characters),
-    )
-    found = load(published_folder)
-    assert found.config == expected.config
-    assert_same_tensors(found.tensors, expected.tensors)
-
-
-def test_other_datasets_of_a_training_run_are_ignored(published_folder):
-    expected = load(published_folder)
-
-    def add(file):
-        file["global_step"] = 7
-        file["lm/train_perplexity"] = 44.0
-        file["CNN/W_cnn_0_Adagrad"] = np.zeros(3)
-
-    edit_hdf5(published_folder / "weights.hdf5", add)
-    assert_same_tensors(load(published_folder).tensors, expected.tensors)
-
-
-def test_double_precision_is_read_as_float32(published_folder):
-    expected = load(published_folder)
-
-    def widen(file):
-        put(file, "CNN/b_cnn_0", file["CNN/b_cnn_0"][...].astype(np.float64))
-
-    edit_hdf5(published_folder / "weights.hdf5", widen)
-    assert_same_tensors(load(published_folder).tensors, expected.tensors)
-
-
-def test_a_word_model_need_not_state_the_size_of_its_vocabulary(tmp_path):
-    drawn = word_config().to_options()
-    folder = write_files(tmp_path, drawn, random_tensors(drawn), VOCABULARY)
-    edit_json(folder / "options.json", lambda content: content.pop("n_tokens_vocab"))
-    assert load(folder).config.n_words == len(VOCABULARY)
-
-
 # --- finding the files ----------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("options_name", "weights_name"),
-    [
-        ("elmo_2x64_16_options.json", "elmo_2x64_16_weights.hdf5"),
-        ("options.json", "elmo_weights.hdf5"),
-        ("elmo_options.json", "weights.hdf5"),
-        ("options.json", "model.hdf5"),
-        ("options.json", "lm.h5"),
-    ],
-)
-def test_files_are_found_under_every_published_name(published_folder, options_name, weights_name):
-    expected = load(published_folder)
-    (published_folder / "options.json").rename(published_folder / options_name)
-    (published_folder / "weights.hdf5").rename(published_folder / weights_name)
-    assert_same_tensors(load(published_folder).tensors, expected.tensors)
-    assert_same_tensors(load(published_folder / weights_name).tensors, expected.tensors)
-
-
-def test_weights_go_with_the_options_of_their_own_name(published_folder):
-    for prefix in ("a", "b"):
-        for kind, suffix in (("options", "json"), ("weights", "hdf5")):
-            shutil.copy(
-                published_folder / f"{kind}.{suffix}",
-                published_folder / f"{prefix}_{kind}.{suffix}",
-            )
-    edit_json(
-        published_folder / "b_options.json", lambda content: content["lstm"].update(cell_clip=1.5)
-    )
-    assert load(published_folder / "b_weights.hdf5").config.cell_clip == 1.5
-    assert load(published_folder / "a_weights.hdf5").config.cell_clip == 3.0
-
-
-def test_an_explicit_pair_may_have_any_name(published_folder, tmp_path):
-    expected = load(published_folder)
-    shutil.move(published_folder / "options.json", tmp_path / "sizes.txt")
-    shutil.move(published_folder / "weights.hdf5", tmp_path / "numbers.bin")
-    found = open_model(options=tmp_path / "sizes.txt", weights=tmp_path / "numbers.bin")
-    assert_same_tensors(found.tensors, expected.tensors)
 
 
 def test_our_own_layout_goes_first(folder, published_folder):
@@ -380,13 +187,6 @@ def test_a_folder_without_weights_is_listed(published_folder):
         find_model(published_folder)
 
 
-def test_several_weights_files_are_listed(published_folder):
-    (published_folder / "weights.hdf5").rename(published_folder / "a.hdf5")
-    shutil.copy(published_folder / "a.hdf5", published_folder / "b.hdf5")
-    with pytest.raises(MissingFileError, match=r"several weights files \(found: a.hdf5, b.hdf5\)"):
-        find_model(published_folder)
-
-
 def test_missing_options_are_named(published_folder, folder):
     (published_folder / "options.json").unlink()
     with pytest.raises(MissingFileError, match=r"weights.hdf5 is there, but not its options.json"):
@@ -402,21 +202,6 @@ def test_a_missing_path_is_named(tmp_path):
 
 
 # --- bad files ------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("keep", [0.1, 0.5, 0.95])
-def test_hdf5_that_is_cut_short_is_told(published_folder, keep):
-    path = published_folder / "weights.hdf5"
-    content = path.read_bytes()
-    path.write_bytes(content[: int(keep * len(content))])
-    with pytest.raises(WeightsError, match=r"weights.hdf5 is not a readable HDF5 file \(damaged"):
-        load(published_folder)
-
-
-def test_what_is_no_hdf5_is_told(published_folder):
-    (published_folder / "weights.hdf5").write_text("<html>404</html>")
-    with pytest.raises(WeightsError, match="not a readable HDF5 file"):
-        load(published_folder)
 
 
 @pytest.mark.parametrize("keep", [0, 4, 100, -10])
@@ -482,14 +267,6 @@ def test_more_layers_than_described_are_told(published_folder, folder):
         load(folder)
 
 
-def test_more_highways_than_described_are_told(published_folder):
-    edit_json(
-        published_folder / "options.json", lambda content: content["char_cnn"].update(n_highway=0)
-    )
-    with pytest.raises(WeightsError, match=r"'CNN_high_0/W_carry'.*highways"):
-        load(published_folder)
-
-
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
 def test_values_that_are_no_numbers_are_told_with_their_tensor(published_folder, folder, value):
     def spoil(file):
@@ -503,18 +280,6 @@ def test_values_that_are_no_numbers_are_told_with_their_tensor(published_folder,
     save_file(tensors, folder / "model.safetensors")
     with pytest.raises(WeightsError, match=r"'forward_layers.0.bias' has 3 values of 256"):
         load(folder)
-
-
-def test_a_model_that_reads_nothing_is_told(published_folder):
-    edit_json(published_folder / "options.json", lambda content: content.pop("char_cnn"))
-    with pytest.raises(ConfigError, match="reads neither characters nor words"):
-        load(published_folder)
-
-
-@pytest.fixture
-def word_folder(tmp_path, word_bilm):
-    save_checkpoint(word_bilm.to_checkpoint(), tmp_path / "words")
-    return tmp_path / "words"
 
 
 def test_a_word_model_without_vocabulary_is_told(word_folder):
@@ -544,52 +309,6 @@ def test_every_error_here_is_an_elmo_error():
 
 
 # --- fingerprint and card -------------------------------------------------------------------------
-
-
-@settings(max_examples=15)
-@given(config=configs(**EVERY_KIND), data=st.data())
-def test_the_fingerprint_changes_with_every_weight(config, data):
-    checkpoint = seeded_bilm(config).to_checkpoint()
-    name = data.draw(st.sampled_from(sorted(checkpoint.tensors)))
-    changed = with_changed_weight(checkpoint, name, 123.0)
-    assert changed.fingerprint() != checkpoint.fingerprint()
-
-
-def test_the_fingerprint_changes_with_what_decides_the_vectors_and_nothing_else(checkpoint):
-    expected = checkpoint.fingerprint()
-    for change in ({"cell_clip": 2.0}, {"skip_connections": False}, {"activation": "tanh"}):
-        other = replace(checkpoint, config=checkpoint.config.replace(**change))
-        assert other.fingerprint() != expected
-    mixed = checkpoint.config.replace(mix_weights=(1.0, 2.0, 3.0))
-    assert replace(checkpoint, config=mixed).fingerprint() == expected
-    warm = (torch.zeros(2, 2, 16), torch.zeros(2, 2, 64))
-    assert replace(checkpoint, warm_state=warm).fingerprint() == expected
-
-
-def test_a_model_card_is_written_with_sizes_and_fingerprint(folder, checkpoint):
-    card = (folder / "README.md").read_text()
-    assert card.startswith("---\nlibrary_name: elmo-torch\n")
-    assert checkpoint.fingerprint() in card
-    assert "2 per direction, 64 LSTM cells, projected to 16" in card
-    assert "characters (UTF-8 bytes, 50 a word), 124 filters, 1 highway layers" in card
-
-
-def test_the_card_of_a_word_model_says_so(word_folder):
-    assert "words of a vocabulary of 9" in (word_folder / "README.md").read_text()
-
-
-def test_a_card_that_is_there_is_kept(folder, checkpoint):
-    (folder / "README.md").write_text("mine")
-    save_checkpoint(checkpoint, folder)
-    assert (folder / "README.md").read_text() == "mine"
-
-
-def test_a_checkpoint_builds_the_model_it_came_from(checkpoint, tiny_bilm):
-    built = BiLM.from_checkpoint(checkpoint)
-    assert_same_tensors(built.state_dict(), tiny_bilm.state_dict())
-    assert torch.equal(built.boundaries, tiny_bilm.boundaries)
-    assert not built.training
-    assert isinstance(built.to_checkpoint(), Checkpoint)
 
 
 def test_the_published_layout_is_not_hidden_behind_ours(tmp_path, tiny_elmo):
@@ -626,15 +345,6 @@ def test_a_bad_warm_state_is_told(tmp_path, tiny_bilm, warm):
         load_checkpoint(tmp_path)
 
 
-def test_damage_in_the_middle_of_an_hdf5_file_is_told(tmp_path):
-    described = ElmoConfig.preset("tiny").to_options()
-    write_files(tmp_path, described, random_tensors(described))
-    path = tmp_path / "weights.hdf5"
-    path.write_bytes(path.read_bytes().replace(b"TREE", b"tree"))
-    with pytest.raises(WeightsError, match="not a readable HDF5"):
-        load_checkpoint(tmp_path)
-
-
 def test_large_finite_weights_are_no_damage(tmp_path, tiny_bilm):
     checkpoint = tiny_bilm.to_checkpoint()
     huge = {name: torch.full_like(t, 3e38) for name, t in checkpoint.tensors.items()}
@@ -646,40 +356,6 @@ def test_a_file_in_the_place_of_the_folder_is_told(tmp_path, tiny_elmo):
     (tmp_path / "file").touch()
     with pytest.raises(OutputError, match=r"cannot write .*file"):
         tiny_elmo.save_pretrained(tmp_path / "file")
-
-
-def test_the_options_that_are_missing_are_named(tmp_path):
-    (tmp_path / "model.hdf5").touch()
-    with pytest.raises(MissingFileError, match=r"not its options\.json"):
-        find_model(tmp_path)
-
-
-def test_the_weights_are_found_among_other_hdf5_files(tmp_path):
-    for name in ("lm_weights.hdf5", "lm_embeddings_0.hdf5", "options.json"):
-        (tmp_path / name).touch()
-    assert find_model(tmp_path)[1].weights.name == "lm_weights.hdf5"
-
-
-def test_a_vocabulary_is_part_of_the_fingerprint_of_a_word_model(word_bilm):
-    checkpoint = word_bilm.to_checkpoint()
-    words = checkpoint.vocabulary.words
-    other = replace(checkpoint, vocabulary=Vocabulary([*words[:3], *reversed(words[3:])]))
-    assert other.fingerprint() != checkpoint.fingerprint()
-
-
-def test_a_vocabulary_must_fit_the_model(word_bilm):
-    with pytest.raises(ConfigError, match="the vocabulary has 1 words"):
-        BiLM(word_bilm.config, Vocabulary(["<S>"]))
-
-
-def test_the_fingerprint_of_a_model_of_bytes_is_what_it_always_was():
-    # From before there were alphabets: files of vectors carry it.
-    config = ElmoConfig.preset("tiny", dim=4, projection_dim=2, filters=((1, 2),), n_highway=0)
-    zeros = {
-        name: torch.zeros(shape) for row in tensor_table(config) for name, shape in row.ours.items()
-    }
-    found = Checkpoint(config=config, tensors=zeros).fingerprint()
-    assert found == "eec5326531d01ad83c2a86233bc47f570712137daa7756f8cdd120e9a624a003"
 
 
 @pytest.mark.parametrize(
@@ -698,3 +374,113 @@ def test_the_vocabulary_is_never_taken_for_something_else(folder, names, chosen)
     _, found = find_model(folder)
     assert (found.vocabulary and found.vocabulary.name) == chosen
     assert (found.characters is not None) == ("characters.txt" in names)
+
+
+# --- float16, and the output layer in a file of its own -------------------------------------------
+
+
+def test_float16_halves_the_files_and_loading_gives_float32(tmp_path, language_model):
+    save_checkpoint(language_model, tmp_path / "full")
+    save_checkpoint(language_model, tmp_path / "half", dtype="float16")
+    for name, tensors in (
+        ("model.safetensors", language_model.tensors),
+        ("softmax.safetensors", language_model.softmax),
+    ):
+        stored = load_file(tmp_path / "half" / name)
+        for key, tensor in tensors.items():
+            assert stored[key].dtype == torch.float16
+            assert torch.equal(stored[key], tensor.half())
+    sizes = [(tmp_path / kind / "softmax.safetensors").stat().st_size for kind in ("full", "half")]
+    assert sizes[0] - sizes[1] == 2 * (9 * 16 + 9)
+    found = load_checkpoint(tmp_path / "half")
+    expected = rounded_checkpoint(language_model, "float16")
+    for kind in ("tensors", "softmax"):
+        for key, tensor in getattr(expected, kind).items():
+            assert getattr(found, kind)[key].dtype == torch.float32
+            assert torch.equal(getattr(found, kind)[key], tensor)
+    assert found.fingerprint() == expected.fingerprint() != language_model.fingerprint()
+    assert found.fingerprint() in (tmp_path / "half" / "README.md").read_text()
+    assert found.config == language_model.config
+    assert found.vocabulary.words == VOCABULARY
+    for part, kept in zip(found.warm_state, language_model.warm_state, strict=True):
+        assert torch.equal(part, kept)  # not rounded
+
+
+def test_float16_is_idempotent(tmp_path, language_model):
+    save_checkpoint(language_model, tmp_path / "once", dtype="float16")
+    save_checkpoint(load_checkpoint(tmp_path / "once"), tmp_path / "twice", dtype="float16")
+    for name in ("model.safetensors", "softmax.safetensors", "config.json", "README.md"):
+        assert (tmp_path / "once" / name).read_bytes() == (tmp_path / "twice" / name).read_bytes()
+
+
+def test_weights_that_float16_cannot_hold_are_named(tmp_path, language_model):
+    name = next(iter(language_model.tensors))
+    huge = {**language_model.tensors, name: torch.full_like(language_model.tensors[name], 1e5)}
+    checkpoint = type(language_model)(config=language_model.config, tensors=huge)
+    with pytest.raises(WeightsError, match=rf"'{re.escape(name)}' have values beyond 65,504"):
+        save_checkpoint(checkpoint, tmp_path / "half", dtype="float16")
+    assert not (tmp_path / "half" / "model.safetensors").exists()
+
+
+def test_the_published_layout_has_no_float16(tmp_path, language_model):
+    with pytest.raises(ConfigError, match="format hdf5"):
+        save_checkpoint(language_model, tmp_path, "hdf5", "float16")
+    with pytest.raises(ConfigError, match="dtype is 'int8'"):
+        save_checkpoint(language_model, tmp_path, "elmo", "int8")
+
+
+def test_embedding_never_reads_the_output_layer(tmp_path, language_model):
+    save_checkpoint(language_model, tmp_path / "model", dtype="float16")
+    softmax = open_model(tmp_path / "model").softmax
+    assert isinstance(softmax, StoredTensors)
+    elmo = ELMo.from_pretrained(tmp_path / "model", device="cpu")
+    elmo.encode_tokens(SENTENCES)
+    assert not elmo._softmax.is_read
+    assert not softmax.is_read
+    # Its values are damaged, its header is not: vectors can be had, predictions cannot.
+    path = tmp_path / "model" / "softmax.safetensors"
+    content = bytearray(path.read_bytes())
+    content[-20:] = b"\xff" * 20  # NaN
+    path.write_bytes(content)
+    ELMo.from_pretrained(tmp_path / "model", device="cpu").encode_tokens(SENTENCES)
+    with pytest.raises(WeightsError, match="'softmax "):
+        LanguageModelScorer.from_pretrained(tmp_path / "model", device="cpu")
+
+
+def test_the_output_layer_is_there_when_it_is_looked_at(tmp_path, language_model):
+    save_checkpoint(language_model, tmp_path / "model", dtype="float16")
+    lazy = open_model(tmp_path / "model").softmax
+    assert (sorted(lazy), len(lazy), "bias" in lazy) == (["bias", "weight"], 2, True)
+    assert not lazy.is_read
+    assert torch.equal(lazy["weight"], language_model.softmax["weight"].half().float())
+    assert lazy.is_read
+    rounded = rounded_checkpoint(language_model, "float16")
+    scores = [
+        LanguageModelScorer(model, device="cpu").score(SENTENCES)[0].forward
+        for model in (open_model(tmp_path / "model"), rounded)
+    ]
+    assert np.array_equal(*scores)
+
+
+def test_a_model_that_was_only_embedded_with_is_saved_with_its_output_layer(
+    tmp_path, language_model
+):
+    save_checkpoint(language_model, tmp_path / "model")
+    ELMo.from_pretrained(tmp_path / "model", device="cpu").save_pretrained(tmp_path / "again")
+    for name in ("softmax.safetensors", "vocab.txt"):
+        assert (tmp_path / "model" / name).read_bytes() == (tmp_path / "again" / name).read_bytes()
+
+
+def test_a_lazy_output_layer_is_still_checked_against_the_vocabulary(tmp_path, language_model):
+    save_checkpoint(language_model, tmp_path / "model")
+    Vocabulary(VOCABULARY[:-1]).write(tmp_path / "model" / "vocab.txt")
+    with pytest.raises(WeightsError, match="is for 9 words, but the vocabulary beside it lists 8"):
+        open_model(tmp_path / "model")
+
+
+def test_the_same_weights_give_the_same_bytes(tmp_path, tiny_config):
+    for name in ("one", "two"):
+        save_checkpoint(seeded_bilm(tiny_config).to_checkpoint(), tmp_path / name, dtype="float16")
+    assert (tmp_path / "one" / "model.safetensors").read_bytes() == (
+        tmp_path / "two" / "model.safetensors"
+    ).read_bytes()
