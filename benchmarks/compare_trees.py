@@ -165,28 +165,26 @@ def _read_found(path: Path) -> dict[tuple[str, str], str]:
 
 
 def render_hashes(found: list[Hash]) -> str:
-    """Return a row for each check of each environment, and one for each value that differs."""
+    """Return a row for each check of each environment, and a line for each value that differs."""
     groups: dict[tuple[str, str], list[Hash]] = defaultdict(list)
     for value in found:
         groups[value.check, value.environment].append(value)
-    rows = []
+    rows, lines = [], []
     for (check, environment), values in groups.items():
         differing = [value for value in values if not value.is_same]
         verdict = f"DIFFERS ({len(differing)})" if differing else "same"
         verdict = "skipped" if all(value.is_skipped for value in values) else verdict
         shown = [_short([getattr(value, side) for value in values]) for side in ("old", "new")]
         rows.append((f"{check} [{environment}]", str(len(values)), *shown, verdict))
-        rows += [
-            (f"    {value.what}", "", value.old[:60], value.new[:60], "DIFFERS")
-            for value in differing
-        ]
-    return table(("what", "values", "old", "new", ""), rows)
+        for value in differing:
+            lines += [f"DIFFERS: {check} [{environment}]: {value.what}"]
+            lines += [f"    old {value.old}", f"    new {value.new}"]
+    skipped = sorted({f"{value.check}: {value.old}" for value in found if value.is_skipped})
+    return "\n".join((table(("what", "values", "old", "new", ""), rows), *lines, *skipped))
 
 
 def _short(values: list[str]) -> str:
-    """Return a hash of hashes, or the one reason why there is none."""
-    if len(values) == 1 and not values[0].isalnum():
-        return values[0][:40]
+    """Return the beginning of a hash of hashes."""
     return hashlib.sha256("".join(values).encode()).hexdigest()[:16]
 
 
@@ -197,9 +195,11 @@ def compare_speed(trees: tuple[Tree, Tree], work: Path, choices: argparse.Namesp
     """Time a corpus and single sentences, old and new in turn."""
     models = {"small": "small-en", "original": "random-original"}
     found = []
-    threads = {"OMP_NUM_THREADS": str(SPEED_THREADS)}
     with ExitStack() as stack:
-        pair = [stack.enter_context(Worker(tree, work, **threads)) for tree in trees]
+        pair = [
+            stack.enter_context(Worker(tree, work, OMP_NUM_THREADS=str(SPEED_THREADS)))
+            for tree in trees
+        ]
         old, new = pair
         for size in SIZES:
             for precision in PRECISIONS:

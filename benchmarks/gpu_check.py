@@ -21,8 +21,8 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -38,7 +38,7 @@ WARM_UP, MEASURED = 8, 16
 """Seconds of a run of training."""
 BATCH = {"small": 2048, "original": 1024, "tiny": 2}
 """Streams of text in a batch of training."""
-CORPUS_SENTENCES = {"cuda": 100_000, "cpu": 400}
+CORPUS_SENTENCES = {"cuda": 100_000, "cpu": 100}
 """Of the text that is trained on."""
 LEAST_SENTENCES, MOST_SENTENCES = 4096, 60_000
 """Of a corpus that a GPU embeds."""
@@ -79,6 +79,16 @@ class Check:
         now = time.monotonic()
         left = self.deadline - now
         return now + left * SHARES[part] / sum(SHARES[name] for name in to_come)
+
+
+@contextmanager
+def _kept_apart(check: Check, name: str) -> Iterator[None]:
+    """Note a failure and go on with what comes after it."""
+    try:
+        yield
+    except Exception as error:  # whatever it is: nothing else may be lost
+        traceback.print_exc()
+        check.found["errors"][name] = f"{type(error).__name__}: {error}"
 
 
 # --- tests ----------------------------------------------------------------------------------------
@@ -128,21 +138,25 @@ def compare_embedding(check: Check) -> None:
     until = check.end_of("embedding")
     precisions = ("bf16", "fp32") if check.on_gpu else ("fp32",)
     models = [(size, precision) for precision in precisions for size in check.sizes]
+    limit = min(check.deadline, until + 30)  # for an answer that takes much longer than expected
     with ExitStack() as stack:
         old, new = (
-            stack.enter_context(Worker(tree, check.work, **check.environment))
+            stack.enter_context(Worker(tree, check.work, limit, **check.environment))
             for tree in check.trees
         )
         for number, (size, precision) in enumerate(models):
-            given: Any = {"model": f"random-{size}", "precision": precision}
-            for worker in (old, new):
-                answer = worker.ask("load", device=check.choices.device, **given)
-                check.found["device"] = answer["device"]
-            made = [worker.ask("hash", number=HASHED_SENTENCES)["hash"] for worker in (old, new)]
-            hashes.append({"what": f"{size} {precision}", **dict(zip(SIDES, made, strict=True))})
             now = time.monotonic()
-            _time_model(check, (old, new), f"{size} {precision}", ratios,
-                        now + max(0.0, until - now) / (len(models) - number))  # fmt: skip
+            until_then = now + max(0.0, until - now) / (len(models) - number)
+            with _kept_apart(check, f"embedding {size} {precision}"):
+                given: Any = {"model": f"random-{size}", "precision": precision}
+                for worker in (old, new):
+                    answer = worker.ask("load", device=check.choices.device, **given)
+                    check.found["device"] = answer["device"]
+                made = [w.ask("hash", number=HASHED_SENTENCES)["hash"] for w in (old, new)]
+                hashes.append(
+                    {"what": f"{size} {precision}", **dict(zip(SIDES, made, strict=True))}
+                )
+                _time_model(check, (old, new), f"{size} {precision}", ratios, until_then)
 
 
 def _time_model(
@@ -174,18 +188,19 @@ def compare_training(check: Check) -> None:
     for number, size in enumerate(check.sizes):
         order = check.trees if number % 2 == 0 else check.trees[::-1]
         speeds: dict[str, float] = {}
-        for place, tree in enumerate(order):
-            runs = 2 * (len(check.sizes) - number) - place
-            seconds = (check.deadline - time.monotonic()) / runs
-            speeds[tree.label] = _train(check, tree, data, size, seconds)
-            say(f"  training {size}, {tree.label}: {speeds[tree.label]:,.0f} words/s")
-        ratio = speeds["new"] / speeds["old"]
-        rows.append({"name": f"train {size}", **speeds, "value": ratio})
+        with _kept_apart(check, f"training {size}"):
+            for place, tree in enumerate(order):
+                runs = 2 * (len(check.sizes) - number) - place
+                seconds = (check.deadline - time.monotonic()) / runs
+                speeds[tree.label] = _train(check, tree, data, size, seconds)
+                say(f"  training {size}, {tree.label}: {speeds[tree.label]:,.0f} words/s")
+            ratio = speeds["new"] / speeds["old"]
+            rows.append({"name": f"train {size}", **speeds, "value": ratio})
 
 
 def _train(check: Check, tree: Tree, data: Path, size: str, limit: float) -> float:
     """Train for a while; return the words a second of all steps behind the warm-up."""
-    warm_up, measured = (WARM_UP, MEASURED) if check.on_gpu else (0, 3)
+    warm_up, measured = (WARM_UP, MEASURED) if check.on_gpu else (0, 1)
     spare = limit - warm_up - measured  # for the start, compilation and the end
     if spare < 5:
         raise FailedError(f"no time is left for training {size}: {limit:.0f} s")
@@ -295,13 +310,10 @@ def main() -> int:
         stack.callback(end, preparing)
         for name, part in PARTS.items():
             say(f"{name}: until {check.end_of(name) - start:.0f} s")
-            try:
+            with _kept_apart(check, name):
                 if name == "training":
                     wait_for(preparing, 60, "elmo prepare", choices.out / "prepare.log")
                 part(check)
-            except Exception as error:  # whatever it is: the other parts go on
-                traceback.print_exc()
-                check.found["errors"][name] = f"{type(error).__name__}: {error}"
             save(check, start)
     print(render(check))
     return int(not is_fine(check))

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 
 from elmo import ELMo, ElmoConfig, ElmoError, ElmoWarning, State, TokenFile, batch_to_ids
 from elmo.backends.cpu.products import runs_natively
-from elmo.embed.burn_in import BURN_IN_SENTENCES
-from elmo.embed.words import write_token_file
+from elmo.embed.pipeline import burn_in_sentences
 from elmo.errors import ConfigError, InputError, WeightsError
 from elmo.model.ids import word_ids
 from elmo.model.state import zero_state
+from elmo.weights.token_file import write_token_file
 from strategies import VOCABULARY, batches, plain_batches, rows_are_exact, seeded_bilm
 
 pytestmark = pytest.mark.filterwarnings("ignore:words longer:elmo.errors.ElmoWarning")
@@ -117,9 +117,7 @@ def test_a_token_file_does_not_change_vectors(tmp_path, models, elmos, name):
     elmo = elmos[name]
     path = tmp_path / "tokens.h5"
     words = ["The", "cat", "Öl", "never used"]
-    write_token_file(
-        path, words, lambda some: torch.from_numpy(elmo.word_vectors(some)), elmo.fingerprint
-    )
+    write_token_file(path, words, [elmo.word_vectors(words)], elmo.fingerprint)
     with_file = ELMo(models[name], token_file=TokenFile(path))
     assert_same(name, with_file.encode_tokens(SENTENCES), elmo.encode_tokens(SENTENCES))
 
@@ -193,7 +191,7 @@ def assert_close(found, expected):
 def test_warm_state_is_what_running_text_leaves_behind(models):
     model = models["even"]
     state = None
-    for sentence in BURN_IN_SENTENCES:
+    for sentence in burn_in_sentences():
         _, state = run_rows(model, [sentence], state)
     expected = [run_rows(model, [sentence], state)[0][0] for sentence in SENTENCES]
     found = ELMo(model).encode_tokens(SENTENCES, state="warm")

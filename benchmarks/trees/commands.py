@@ -180,6 +180,7 @@ def prepare(place: Place) -> Found:
         elmo("prepare", place.inputs / "grammar.txt", place.inputs / "plain.txt", folder, *flags)
         found = contents(folder)
         found["corpus.json"] = without(found["corpus.json"], "sources", "elmo_version")
+        found["report.json"] = without(found["report.json"], "folder", "notes")
         yield name, found
 
 

@@ -16,6 +16,8 @@ from benchmarks.trees import FailedError, Tree, end, say, table, tail
 
 RUN_SECONDS = 1.0
 """About as long is one run of a measurement."""
+ANSWER_SECONDS = 600
+"""Longest time for an answer."""
 FEWEST, MOST = 8, 200_000
 """Sentences of a corpus, or calls with one sentence."""
 STARTS = {
@@ -58,10 +60,12 @@ class Worker:
     Args:
         tree: Where it runs.
         work: Folder for its log.
+        until: No question is waited for after this time (of `time.monotonic`).
         changes: Of the environment.
     """
 
-    def __init__(self, tree: Tree, work: Path, **changes: str) -> None:
+    def __init__(self, tree: Tree, work: Path, until: float = float("inf"), **changes: str) -> None:
+        self.until = until
         self.tree, self.log = tree, work / f"worker-{tree.label}.log"
         with self.log.open("a", encoding="utf-8") as log:
             self._process = subprocess.Popen(
@@ -81,20 +85,24 @@ class Worker:
     def __exit__(self, *_: object) -> None:
         end(self._process)
 
-    def ask(self, do: str, seconds: float = 600, **arguments: Any) -> Any:
-        """Ask a question; fail if there is no answer after so many seconds."""
+    def ask(self, do: str, **arguments: Any) -> Any:
+        """Ask a question; fail if there is no answer in time, or if it is an error."""
+        seconds = max(0.0, min(ANSWER_SECONDS, self.until - time.monotonic()))
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         try:
             self._process.stdin.write(json.dumps({"do": do, **arguments}) + "\n")
             self._process.stdin.flush()
-            ready, _, _ = select.select([self._process.stdout], [], [], max(0.0, seconds))
+            ready, _, _ = select.select([self._process.stdout], [], [], seconds)
             answer = self._process.stdout.readline() if ready else ""
         except BrokenPipeError:
             answer = ""
         if not answer:
             raise FailedError(f"{self.tree.label} tree did not answer to {do}:\n{tail(self.log)}")
-        return json.loads(answer)
+        found = json.loads(answer)
+        if "error" in found:
+            raise FailedError(f"{self.tree.label} tree, {do}: {found['error']}")
+        return found
 
 
 def in_turn(

@@ -10,6 +10,7 @@ import os
 import statistics
 import sys
 import time
+import traceback
 import warnings
 from collections.abc import Callable
 from functools import partial
@@ -109,7 +110,11 @@ def main() -> None:
     subject = Subject()
     for line in sys.stdin:
         request = json.loads(line)
-        answer = getattr(subject, request.pop("do"))(**request)
+        try:
+            answer = getattr(subject, request.pop("do"))(**request)
+        except Exception as error:  # out of memory, for instance: the next question may be easier
+            traceback.print_exc()
+            answer = {"error": f"{type(error).__name__}: {error}"}
         answers.write(json.dumps(answer) + "\n")
         answers.flush()
 

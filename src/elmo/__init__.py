@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from elmo.config import ElmoConfig
-    from elmo.embed.words import TokenFile
     from elmo.embedder import ELMo
     from elmo.errors import ElmoError, ElmoWarning
     from elmo.lm.scoring import LanguageModelScorer
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
     from elmo.module import Elmo
     from elmo.text.alphabet import Alphabet
     from elmo.text.characters import CharacterMapper, batch_to_ids
+    from elmo.weights.token_file import TokenFile
 
 __version__ = "0.1.0"
 
@@ -40,7 +40,7 @@ _HOMES = {
     "LanguageModelScorer": "lm.scoring",
     "ScalarMix": "model.scalar_mix",
     "State": "model.state",
-    "TokenFile": "embed.words",
+    "TokenFile": "weights.token_file",
     "batch_to_ids": "text.characters",
     "random_bilm": "model.bilm",
 }

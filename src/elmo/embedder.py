@@ -1,11 +1,15 @@
-"""`ELMo`, the object people hold: words or texts in, vectors out."""
+"""`ELMo`: words or texts in, contextualized vectors out."""
 
 from __future__ import annotations
 
+import dataclasses
 import logging
+import tempfile
+import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Literal, cast, get_args
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, Self, cast, get_args, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -14,12 +18,18 @@ import torch.nn.functional as F
 from torch import Tensor
 from tqdm.auto import tqdm
 
-from elmo.embed.plan import windows
-from elmo.embed.results import EmbeddedBatch, deliver_arrays, deliver_tensors, deliver_windows
+from elmo.backends import choose
+from elmo.config import ElmoConfig
+from elmo.embed.pipeline import Pipeline, carry_rows
+from elmo.embed.results import deliver_arrays, deliver_tensors, deliver_windows
 from elmo.embed.selection import mix_layers, select_layers
-from elmo.errors import ConfigError, InputError
-from elmo.loaded_model import LoadedModel
-from elmo.settings import Layers, OutputDtype, StatePolicy
+from elmo.errors import ConfigError, ElmoWarning, InputError
+from elmo.model.bilm import BiLM
+from elmo.model.checkpoint import Checkpoint
+from elmo.model.state import State
+from elmo.runtime.devices import find_device
+from elmo.settings import Layers, OutputDtype, Precision, StatePolicy, TokenizerName
+from elmo.text.files import Tokenizer, get_tokenizer
 from elmo.text.sentences import (
     Words,
     checked_sentences,
@@ -28,16 +38,21 @@ from elmo.text.sentences import (
     tokenized_texts,
 )
 
+if TYPE_CHECKING:
+    from elmo.weights.token_file import TokenFile
+
 Array = npt.NDArray[np.float32]
 Dtype = OutputDtype | type[np.float32] | type[np.float16] | np.dtype[Any] | torch.dtype
 """Numbers of results: by name, or as a type of NumPy or PyTorch."""
 OutputValue = Literal["sentence_embedding", "token_embeddings"]
+Text = str | Iterable[str]
+"""A raw text, or its words."""
 
 logger = logging.getLogger(__name__)
 
 
-class ELMo(LoadedModel):
-    """Gives every word of a sentence a vector that depends on the whole sentence.
+class ELMo:
+    """Computes vectors of words that depend on the whole sentence.
 
     Load one with `from_pretrained`. A vector depends on the sentence and the model alone, never on
     the other sentences of the call, their order, or the size of a batch; only `state="carry"` is
@@ -67,6 +82,282 @@ class ELMo(LoadedModel):
         [(3, 3, 32), (3, 1, 32)]
     """
 
+    def __init__(
+        self,
+        model: Checkpoint | BiLM,
+        *,
+        precision: Precision = "fp32",
+        device: str | torch.device | None = None,
+        tokenizer: TokenizerName | Tokenizer = "whitespace",
+        word_cache_mb: float | None = None,
+        token_file: TokenFile | None = None,
+    ) -> None:
+        checkpoint = model.to_checkpoint() if isinstance(model, BiLM) else model
+        self.config: ElmoConfig = checkpoint.config
+        self.tokenizer: Tokenizer = get_tokenizer(tokenizer)
+        self.precision: Precision = precision
+        if word_cache_mb is not None and word_cache_mb < 0:
+            raise ConfigError(f"word_cache_mb is {word_cache_mb}, expected 0 or more")
+        self._word_cache_mb = word_cache_mb
+        self._token_file = token_file
+        self._softmax = checkpoint.softmax
+        self._lookup = checkpoint.lookup
+        self._warned_of_cut_words = False
+        # Rounded weights cannot be restored, so their fingerprint is computed now.
+        later = precision == "fp32" and self._lookup is None
+        self._fingerprint = None if later else checkpoint.fingerprint()
+        warm_state, bilm = checkpoint.warm_state, BiLM.from_checkpoint(checkpoint)
+        del checkpoint, model  # so that weights can be freed one by one while they are packed
+        self._pipeline = self._open(bilm, device, warm_state)
+
+    def _open(
+        self,
+        bilm: BiLM,
+        device: str | torch.device | None,
+        warm_state: tuple[Tensor, Tensor] | None,
+    ) -> Pipeline:
+        """Choose what computes a model, whose weights are moved there, and what runs it."""
+        backend = choose(bilm, device, self.precision)
+        file = self._token_file
+        pipeline = Pipeline(backend, warm_state, self._word_cache_mb, file, self._lookup)
+        if file is not None:
+            known = self._fingerprint or backend.to_checkpoint().fingerprint()
+            file.require_made_by(known, pipeline.words.source.compute, self.config.projection_dim)
+        return pipeline
+
+    # --- loading and saving -----------------------------------------------------------------------
+
+    @classmethod
+    def from_pretrained(
+        cls,
+        name_or_path: str | Path | None = None,
+        *,
+        options: str | Path | None = None,
+        weights: str | Path | None = None,
+        precision: Precision = "fp32",
+        device: str | torch.device | None = None,
+        tokenizer: TokenizerName | Tokenizer = "whitespace",
+        word_cache_mb: float | None = None,
+        token_file: TokenFile | str | Path | None = None,
+        revision: str | None = None,
+        cache_dir: str | Path | None = None,
+        token: str | None = None,
+        local_files_only: bool = False,
+        force_download: bool = False,
+    ) -> Self:
+        """Load a model in any layout.
+
+        Args:
+            name_or_path: A folder, a weights file, a name that `elmo models` lists (`small-en`,
+                `original`, ...), or a repository of the Hugging Face Hub; the default model if
+                None. Published models are downloaded when first used.
+            options: Instead of a name, an `options.json`, together with `weights`.
+            weights: Instead of a name, a `weights.hdf5`, together with `options`.
+            precision: See `ELMo`.
+            device: See `ELMo`.
+            tokenizer: See `ELMo`.
+            word_cache_mb: See `ELMo`.
+            token_file: See `ELMo`; a path will do if the file carries its words inside.
+            revision: Branch, tag or commit on the Hub.
+            cache_dir: Where downloads are kept.
+            token: Access token of the Hub.
+            local_files_only: Never ask the network.
+            force_download: Download even what is there already.
+        """
+        from elmo.hub.names import HubOptions, open_model
+        from elmo.weights.token_file import TokenFile
+
+        hub = HubOptions(
+            revision=revision,
+            cache_dir=cache_dir,
+            token=token,
+            local_files_only=local_files_only,
+            force_download=force_download,
+        )
+        if isinstance(token_file, str | Path):
+            token_file = TokenFile(token_file)
+        return cls(
+            open_model(name_or_path, options, weights, hub, lookups=True),
+            precision=precision,
+            device=device,
+            tokenizer=tokenizer,
+            word_cache_mb=word_cache_mb,
+            token_file=token_file,
+        )
+
+    def save_pretrained(self, folder: str | Path, format: str = "elmo") -> None:
+        """Save the model, with its warm state if it has one.
+
+        Args:
+            folder: Where to.
+            format: `elmo` for `config.json` + `model.safetensors` + model card; `hdf5` for the
+                `options.json` + `weights.hdf5` of bilm-tf and AllenNLP (no place for a warm state).
+        """
+        from elmo.weights.storage import save_checkpoint
+
+        save_checkpoint(self.to_checkpoint(), folder, format)
+
+    def push_to_hub(self, repo_id: str, *, token: str | None = None, private: bool = False) -> str:
+        """Upload the model to the Hugging Face Hub; returns the address of the commit."""
+        from huggingface_hub import HfApi
+
+        api = HfApi(token=token)
+        api.create_repo(repo_id, private=private, exist_ok=True)
+        with tempfile.TemporaryDirectory() as folder:
+            self.save_pretrained(folder)
+            return str(api.upload_folder(repo_id=repo_id, folder_path=folder))
+
+    def to_checkpoint(self) -> Checkpoint:
+        """Return weights and warm state in the form that can be saved."""
+        return dataclasses.replace(
+            self._pipeline.backend.to_checkpoint(),
+            config=self.config,
+            warm_state=self._pipeline.warm_state,
+            softmax=self._softmax,
+            lookup=self._lookup,
+        )
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the state for copies and pickles: packed weights can only be built again."""
+        return {
+            "model": self.to_checkpoint(),
+            "precision": self.precision,
+            "device": str(self.device),
+            "tokenizer": self.tokenizer,
+            "word_cache_mb": self._word_cache_mb,
+            "token_file": self._token_file,
+        }
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        model = state.pop("model")
+        self.__init__(model, **state)  # type: ignore[misc]
+
+    # --- what it is -------------------------------------------------------------------------------
+
+    @property
+    def dim(self) -> int:
+        """Width of a word's vector in one layer."""
+        return self.config.output_dim
+
+    @property
+    def n_layers(self) -> int:
+        """Layers of vectors: the context-free one and one for each recurrent layer."""
+        return self.config.n_layers + 1
+
+    @property
+    def device(self) -> torch.device:
+        """Where it computes."""
+        return self._pipeline.device
+
+    @property
+    def max_seq_length(self) -> int | None:
+        """The longest sentence that can be read: there is no limit."""
+        return None
+
+    @property
+    def n_cut_words(self) -> int:
+        """How many words so far were longer than the model reads and lost their end."""
+        return self._pipeline.n_cut_words
+
+    @property
+    def fingerprint(self) -> str:
+        """A SHA-256 of sizes and weights, the same whatever file they came from."""
+        if self._fingerprint is None:
+            self._fingerprint = self._pipeline.backend.to_checkpoint().fingerprint()
+        return self._fingerprint
+
+    def get_embedding_dimension(self) -> int:
+        """Return the width of a vector; the name is that of sentence-transformers."""
+        return self.dim
+
+    get_sentence_embedding_dimension = get_embedding_dimension
+
+    def to(self, device: str | torch.device) -> Self:
+        """Move to another device; carried state is forgotten."""
+        if find_device(device) != find_device(self.device):
+            bilm = BiLM.from_checkpoint(self._pipeline.backend.to_checkpoint())
+            self._pipeline = self._open(bilm, device, self._pipeline.warm_state)
+        return self
+
+    # --- state ------------------------------------------------------------------------------------
+
+    def reset(self) -> None:
+        """Forget what `state="carry"` has carried so far."""
+        self._pipeline.carried.state = None
+
+    @property
+    def carried_state(self) -> State | None:
+        """What `state="carry"` goes on from, a row for each row of the batch; may be set."""
+        return self._pipeline.carried.state
+
+    @carried_state.setter
+    def carried_state(self, state: State | None) -> None:
+        self._pipeline.carried.state = state
+
+    def warm_up(self, sentences: Iterable[Iterable[str]] | None = None) -> None:
+        """Burn the state of `state="warm"` in, once; it is then saved with the model.
+
+        Args:
+            sentences: Running text of the model's language, read from the first to the last
+                sentence with carried state; a few English sentences if None.
+        """
+        self._pipeline.warm_up(None if sentences is None else checked_sentences(sentences))
+
+    def _warn_of_cut_words(self) -> None:
+        if self.n_cut_words and not self._warned_of_cut_words:
+            self._warned_of_cut_words = True
+            unit = "characters" if self.config.has_alphabet else "bytes"
+            warnings.warn(
+                f"words longer than the {self.config.max_characters - 2} {unit} that the model "
+                f"reads were cut ({self.n_cut_words} so far; n_cut_words goes on counting)",
+                ElmoWarning,
+                stacklevel=4,
+            )
+
+    # --- vectors ----------------------------------------------------------------------------------
+
+    @overload
+    def encode_tokens(
+        self,
+        sentences: Iterable[Iterable[str]],
+        *,
+        layers: Layers = ...,
+        state: StatePolicy = ...,
+        batch_size: int | None = ...,
+        batch_tokens: int | None = ...,
+        show_progress_bar: bool | None = ...,
+        convert_to_tensor: Literal[False] = ...,
+        dtype: Dtype = ...,
+    ) -> list[Array]: ...
+
+    @overload
+    def encode_tokens(
+        self,
+        sentences: Iterable[Iterable[str]],
+        *,
+        layers: Layers = ...,
+        state: StatePolicy = ...,
+        batch_size: int | None = ...,
+        batch_tokens: int | None = ...,
+        show_progress_bar: bool | None = ...,
+        convert_to_tensor: Literal[True],
+        dtype: Dtype = ...,
+    ) -> list[Tensor]: ...
+
+    @overload
+    def encode_tokens(
+        self,
+        sentences: Iterable[Iterable[str]],
+        *,
+        layers: Layers = ...,
+        state: StatePolicy = ...,
+        batch_size: int | None = ...,
+        batch_tokens: int | None = ...,
+        show_progress_bar: bool | None = ...,
+        convert_to_tensor: bool,
+        dtype: Dtype = ...,
+    ) -> list[Array] | list[Tensor]: ...
+
     def encode_tokens(
         self,
         sentences: Iterable[Iterable[str]],
@@ -78,8 +369,8 @@ class ELMo(LoadedModel):
         show_progress_bar: bool | None = None,
         convert_to_tensor: bool = False,
         dtype: Dtype = "float32",
-    ) -> list[Any]:
-        """Give the vectors of every word of every sentence.
+    ) -> list[Array] | list[Tensor]:
+        """Compute the vectors of every word of every sentence.
 
         Args:
             sentences: Lists of words; any iterable of iterables will do.
@@ -93,8 +384,8 @@ class ELMo(LoadedModel):
                 where sentence i follows sentence i - batch_size; 64 there unless told.
             batch_tokens: Words in a batch at most; chosen by the size of the model unless told.
             show_progress_bar: Whether to show progress; by default when logging is at level INFO.
-            convert_to_tensor: Whether to give tensors on this model's device instead of arrays in
-                host memory. On a GPU nothing is then copied or waited for, and neighbouring
+            convert_to_tensor: Whether to return tensors on this model's device instead of arrays in
+                host memory. On a GPU nothing is then copied or waited for, and neighboring
                 sentences share memory: `.clone()` what outlives the others.
             dtype: Numbers of the results, by name or as a type of NumPy or PyTorch; `float16`
                 halves what is kept and, from a GPU, copied.
@@ -114,7 +405,7 @@ class ELMo(LoadedModel):
                 for number, own in zip(batch.numbers, vectors, strict=True):
                     results[number] = own
                 bar.update(sum(batch.sizes))
-        self._tell_of_cut_words()
+        self._warn_of_cut_words()
         return results
 
     def stream_tokens(
@@ -166,37 +457,30 @@ class ELMo(LoadedModel):
             Some sentences, in the order given, and their vectors.
         """
         chosen = _dtype_name(dtype)
-        windows = self.windows(sentences, state, batch_size, batch_tokens)
+        windows = self._pipeline.windows(sentences, state, batch_size, batch_tokens)
         selection = select_layers(layers, self.config)
-
-        def embed(window: list[Words]) -> Iterator[EmbeddedBatch]:
-            return self._pipeline.batches(window, selection, state, batch_size, batch_tokens)
+        computed = (
+            (window, self._pipeline.batches(window, selection, state, batch_size, batch_tokens))
+            for window in windows
+        )
 
         def stream() -> Iterator[tuple[list[Words], list[Array]]]:
             # State that is carried must not run ahead: each window is waited for.
-            streams = ([window] for window in windows) if state == "carry" else [windows]
+            streams = ([one] for one in computed) if state == "carry" else [computed]
             for some in streams:
-                for window, vectors in deliver_windows(some, embed, chosen):
-                    self._tell_of_cut_words()
+                for window, vectors in deliver_windows(some, chosen):
+                    self._warn_of_cut_words()
                     yield window, vectors
 
         return stream()
 
-    def windows(
-        self,
-        sentences: Iterable[Words],
-        state: StatePolicy = "zero",
-        batch_size: int | None = None,
-        batch_tokens: int | None = None,
-    ) -> Iterator[list[Words]]:
+    def windows(self, sentences: Iterable[Words]) -> Iterator[list[Words]]:
         """Cut a stream of sentences into lists that are worth embedding in one call."""
-        tokens = self._pipeline.window_tokens(batch_tokens)
-        multiple = self._pipeline.carry_rows(batch_size) if state == "carry" else 1
-        return windows(sentences, tokens, multiple)
+        return self._pipeline.windows(sentences)
 
     def carry_rows(self, batch_size: int | None = None) -> int:
-        """Say how many sentences a batch of `state="carry"` has."""
-        return self._pipeline.carry_rows(batch_size)
+        """Return how many sentences a batch of `state="carry"` has."""
+        return carry_rows(batch_size)
 
     def encode(
         self,
@@ -213,7 +497,7 @@ class ELMo(LoadedModel):
         state: StatePolicy = "zero",
         batch_tokens: int | None = None,
     ) -> Any:
-        """Give one vector for each text: the mean over its words.
+        """Compute one vector for each text: the mean over its words.
 
         Arguments and results are those of sentence-transformers.
 
@@ -223,8 +507,8 @@ class ELMo(LoadedModel):
             batch_size: Sentences in a batch at most; it does not change results.
             show_progress_bar: Whether to show progress; by default when logging is at level INFO.
             output_value: `token_embeddings` for the vectors of all words instead of their mean.
-            convert_to_numpy: Whether to give arrays; otherwise a list of tensors.
-            convert_to_tensor: Whether to give tensors, whatever `convert_to_numpy` says.
+            convert_to_numpy: Whether to return arrays; otherwise a list of tensors.
+            convert_to_tensor: Whether to return tensors, whatever `convert_to_numpy` says.
             device: Move the model there first.
             normalize_embeddings: Whether to scale vectors to length 1.
             layers: Which vectors of a word; see `encode_tokens`, `all` is not possible here.
@@ -276,7 +560,7 @@ class ELMo(LoadedModel):
         *,
         state: StatePolicy = "zero",
     ) -> dict[str, Array]:
-        """Give what the TensorFlow Hub module gave for its signature `tokens`, under its names.
+        """Return the outputs of the TensorFlow Hub module's signature `tokens`, under their names.
 
         Args:
             tokens: Sentences as lists of words, padded with anything where `sequence_len` is given.
@@ -303,19 +587,15 @@ class ELMo(LoadedModel):
         return {name: tensor.numpy() for name, tensor in named.items()}
 
     def word_vectors(self, words: Iterable[str]) -> Array:
-        """Give the context-free vectors of words, shape `(len(words), projection_dim)`."""
+        """Return the context-free vectors of words, shape `(len(words), projection_dim)`."""
         (checked,) = checked_sentences([words])
         places: dict[str, int] = {}
         rows = [places.setdefault(word, len(places)) for word in checked]
         array: Array = self._pipeline.words.lookup(list(places))[rows].cpu().numpy()
         return array
 
-    def compute_word_vectors(self, words: Sequence[str]) -> Tensor:
-        """Compute the context-free vectors `(len(words), projection_dim)`, remembering nothing."""
-        return self._pipeline.compute_words(words)
-
     def similarity(self, a: Array | Tensor, b: Array | Tensor) -> Tensor:
-        """Give the cosine of every row of `a (n, dim)` with every row of `b (m, dim)`: `(n, m)`.
+        """Return the cosine of every row of `a (n, dim)` with every row of `b (m, dim)`: `(n, m)`.
 
         A single vector `(dim,)` counts as one row.
         """
@@ -326,7 +606,7 @@ class ELMo(LoadedModel):
 
 
 def _dtype_name(dtype: Dtype) -> OutputDtype:
-    """Give the name of a type of numbers that was named, or given as NumPy's or PyTorch's."""
+    """Return the name of a type of numbers, given by name or as a type of NumPy or PyTorch."""
     name = dtype.__name__ if isinstance(dtype, type) else str(dtype).removeprefix("torch.")
     for known in get_args(OutputDtype):
         if name == known:

@@ -87,7 +87,7 @@ class ElmoWarning(UserWarning):
 
 
 def reason_of(error: Exception) -> str:
-    """Return the reason of an error of the operating system, or of a library over it, in one line."""
+    """Return the reason of an error of the operating system in one line."""
     by_safetensors = (f"(os error {number})" in str(error) for number in _FULL)
     if getattr(error, "errno", None) in _FULL or any(by_safetensors):
         return "no space left on the disk"

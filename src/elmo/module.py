@@ -12,15 +12,15 @@ from typing import Any, Literal, Self, TypeVar, cast, get_args
 import torch
 from torch import Tensor, nn
 
-from elmo.backends.cpu.model import PackedBiLM
+from elmo.backends import choose
+from elmo.backends.base import Backend
 from elmo.config import ElmoConfig
 from elmo.errors import ConfigError
 from elmo.hub.names import HubOptions, open_model
-from elmo.model.bilm import BiLM, BiLMBase, BiLMOutput
+from elmo.model.bilm import BiLM, BiLMOutput
 from elmo.model.ids import checked_ids, word_ids
 from elmo.model.scalar_mix import ScalarMix
 from elmo.model.state import CarriedState
-from elmo.settings import ModelFormat
 from elmo.text.sentences import checked_sentences
 from elmo.weights.storage import save_checkpoint
 
@@ -154,7 +154,7 @@ class Elmo(nn.Module):
             for _ in range(n_mixes)
         )
         self._carried = CarriedState(bilm.config)
-        self._packed: tuple[list[tuple[int, int]], PackedBiLM] | None = None
+        self._backend: tuple[list[tuple[int, int]], Backend] | None = None
 
     @classmethod
     def from_pretrained(
@@ -181,7 +181,7 @@ class Elmo(nn.Module):
         return cls(bilm, num_output_representations, **settings)
 
     def save_pretrained(
-        self, folder: str | Path, format: ModelFormat = "elmo", representation: int = 0
+        self, folder: str | Path, format: str = "elmo", representation: int = 0
     ) -> None:
         """Save the biLM, fine-tuned or not, together with one of the mixes.
 
@@ -260,27 +260,30 @@ class Elmo(nn.Module):
     def _read(self, ids: Tensor) -> BiLMOutput:
         carry = self.state_policy == "carry"
         start = self._carried.first_rows(len(ids), ids.device) if carry else None
-        learning = self.requires_bilm_grad and torch.is_grad_enabled()
-        model: BiLMBase = self.bilm if learning or ids.device.type != "cpu" else self._frozen()
-        with torch.set_grad_enabled(learning):
-            output = model.run(ids, start, keep_boundaries=True)
+        if self.requires_bilm_grad and torch.is_grad_enabled():
+            output = self.bilm.run(ids, start, keep_boundaries=True)
+        else:
+            with torch.no_grad(), torch.autocast(ids.device.type, enabled=False):
+                output = self._frozen().run(ids, start, keep_boundaries=True)
         if carry:
             self._carried.keep(output.state)
         return output
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave the packed twin out of copies and files: it cannot be copied, only made anew."""
-        return {**self.__dict__, "_packed": None}
+        """Return the state for copies and pickles: the backend can only be built again."""
+        return {**self.__dict__, "_backend": None}
 
-    def _frozen(self) -> PackedBiLM:
-        """Give the packed twin of the biLM, made anew whenever a weight has changed.
+    def _frozen(self) -> Backend:
+        """Return what computes the biLM without gradients, built again when a weight has changed.
 
         PyTorch counts changes of parameters, but not those made through `.data`.
         """
         versions = [(p.data_ptr(), p._version) for p in self.bilm.parameters()]
-        if self._packed is None or self._packed[0] != versions:
-            self._packed = versions, PackedBiLM(self.bilm)
-        return self._packed[1]
+        if self._backend is None or self._backend[0] != versions:
+            self._backend = None  # two at a time are not needed
+            device = self.bilm.boundaries.device
+            self._backend = versions, choose(self.bilm, device, consume=False)
+        return self._backend[1]
 
 
 def _flatten(ids: Tensor, config: ElmoConfig) -> tuple[tuple[int, ...], Tensor]:

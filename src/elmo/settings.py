@@ -73,7 +73,8 @@ class Settings:
     __dataclass_fields__: ClassVar[dict[str, dataclasses.Field[Any]]]
 
     def __post_init__(self) -> None:
-        for name, (hint, checks) in _fields(type(self)).items():
+        fields = _fields(type(self))  # type: ignore[arg-type]
+        for name, (hint, checks) in fields.items():
             value = _converted(getattr(self, name), hint)
             object.__setattr__(self, name, value)
             require(flag_of(name), value, _expected(hint), _fits(value, hint))

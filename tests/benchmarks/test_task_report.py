@@ -11,6 +11,7 @@ from elmo.text.static_vectors import read_static_vectors
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
+from benchmarks import task_vectors
 from benchmarks.task_report import __main__ as command_line
 from benchmarks.task_report import runs
 from benchmarks.task_report.page import render_page, write_report
@@ -24,8 +25,6 @@ from benchmarks.task_report.tables import (
     share_table,
     variants_table,
 )
-
-from benchmarks import task_vectors
 
 TREES = ["(4 (2 a) (3 (3 good) (2 film)))", "(0 (2 a) (1 (1 bad) (2 film)))"] * 60
 

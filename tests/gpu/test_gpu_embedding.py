@@ -10,14 +10,15 @@ import pytest
 import torch
 
 from elmo import ELMo, ElmoConfig
+from elmo.backends.gpu import host_copies
+from elmo.backends.gpu.host_copies import plain_copy
 from elmo.backends.gpu.kernels.gpu import triton_ready
 from elmo.backends.gpu.kernels.inference_cell import Target, lstm_cell, store_step
 from elmo.backends.gpu.kernels.inference_row import cell_of_one_row, project_one_row
 from elmo.backends.gpu.kernels.sentence_copies import sentence_copies
 from elmo.backends.gpu.kernels.word_filters import highest_responses
-from elmo.backends.gpu.model import FusedBiLM
-from elmo.embed import results
-from elmo.embed.results import EmbeddedBatch, deliver_arrays, plain_copy
+from elmo.backends.gpu.model import GPUBackend
+from elmo.embed.results import EmbeddedBatch, deliver_arrays
 from elmo.errors import ConfigError, ElmoError
 from elmo.text.made_up import make_sentence, make_sentences
 from strategies import alphabet_config, seeded_bilm, word_config
@@ -68,8 +69,8 @@ def assert_close(found, expected, atol=1e-4):
 
 def test_kernels_are_compiled_here(on_gpu):
     assert triton_ready(on_gpu.device)
-    assert isinstance(on_gpu._pipeline.model, FusedBiLM)
-    assert on_gpu._pipeline.model._compiled
+    assert isinstance(on_gpu._pipeline.backend, GPUBackend)
+    assert on_gpu._pipeline.backend._compiled
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
@@ -237,7 +238,7 @@ def test_layers_are_those_of_the_cpu(on_cpu, on_gpu, layers):
 
 def test_recorded_sentences_have_the_vectors_of_plain_ones(bilm, on_cpu):
     on_gpu = ELMo(bilm, device="cuda")
-    graphs = on_gpu._pipeline.model._graphs
+    graphs = on_gpu._pipeline.backend._graphs
     for seed, length in itertools.product(range(4), (1, 2, 20, 33)):
         sentence = make_sentence(length, seed=seed)
         expected = on_cpu.encode_tokens([sentence])
@@ -253,7 +254,7 @@ def test_recorded_sentences_have_the_vectors_of_plain_ones(bilm, on_cpu):
 
 def test_a_few_recorded_sentences_have_the_vectors_of_plain_ones(bilm):
     on_gpu, on_cpu = ELMo(bilm, device="cuda"), ELMo(bilm, device="cpu")  # both carry state
-    graphs = on_gpu._pipeline.model._graphs
+    graphs = on_gpu._pipeline.backend._graphs
     for seed, number in itertools.product(range(4), (2, 3, 7, 40)):
         lengths = [1 + (seed * 7 + n * 5) % 23 for n in range(number)]
         few = [make_sentence(length, seed=n) for n, length in enumerate(lengths)]
@@ -274,7 +275,7 @@ def test_a_few_recorded_sentences_have_the_vectors_of_plain_ones(bilm):
 @pytest.mark.parametrize("precision", ["bf16", "fp16"])
 def test_a_few_recorded_sentences_are_those_of_a_batch_in_half_precision(bilm, precision):
     on_gpu = ELMo(bilm, device="cuda", precision=precision)
-    model = on_gpu._pipeline.model
+    model = on_gpu._pipeline.backend
     few = [make_sentence(length, seed=length) for length in (20, 3, 11, 1, 17)]
     recorded = [on_gpu.encode_tokens(few) for _ in range(3)][-1]
     assert (8, 24, 2) in model._graphs._recordings
@@ -285,7 +286,7 @@ def test_a_few_recorded_sentences_are_those_of_a_batch_in_half_precision(bilm, p
 
 def test_recorded_words_have_the_vectors_of_plain_ones(bilm, on_cpu):
     on_gpu = ELMo(bilm, device="cuda")
-    graphs = on_gpu._pipeline.model._characters._graphs
+    graphs = on_gpu._pipeline.backend._characters._graphs
     new = iter(sorted({word for sentence in make_sentences(300) for word in sentence}))
     for n in (1, 1, 1, 5, 8, 9, 16, 20, 31, 128, 128, 129):
         words = list(itertools.islice(new, n))
@@ -322,7 +323,7 @@ def test_large_results_come_to_the_host_as_they_are(on_gpu, layers):
 
 @pytest.mark.parametrize("modest_bytes", [0, 20 << 20, 1 << 40])
 def test_results_of_any_size_come_to_the_host_as_they_are(monkeypatch, on_gpu, modest_bytes):
-    monkeypatch.setattr("elmo.embed.results._MODEST_BYTES", modest_bytes)
+    monkeypatch.setattr("elmo.backends.gpu.host_copies._MODEST_BYTES", modest_bytes)
     text = make_sentences(1500)
     limits = {"batch_size": 400}  # of 50 megabytes to less than 5, the longest sentences first
     tensors = on_gpu.encode_tokens(text, convert_to_tensor=True, **limits)
@@ -341,7 +342,7 @@ def test_copies_to_the_host_are_bit_for_bit(monkeypatch, by_loop, dtype, lead):
         made.append(sentence_copies(*given) if by_loop else None)
         return made[-1]
 
-    monkeypatch.setattr(results, "sentence_copies", copies)
+    monkeypatch.setattr(host_copies, "sentence_copies", copies)
     sizes = [int(size) for size in np.random.default_rng(0).integers(0, 60, 4000)]
     batches = []
     for _ in range(4):  # of 12 to 180 megabytes, computed while others are copied
@@ -400,7 +401,7 @@ def test_batches_that_do_not_fit_are_halved(bilm, on_cpu, little_memory):
     elmo.encode_tokens(text[:10])
     little_memory(700)
     found = elmo.encode_tokens(text, layers="top", batch_size=10**6, batch_tokens=10**7)
-    assert elmo._pipeline._most_words is not None  # it did not fit
+    assert elmo._pipeline.backend.limits.fitting_tokens is not None  # it did not fit
     some = slice(0, len(text), 200)
     assert_close(found[some], on_cpu.encode_tokens(text[some], layers="top"))
 

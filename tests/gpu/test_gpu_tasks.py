@@ -5,9 +5,9 @@ import time
 import pytest
 
 import elmo.tasks
+from cli.test_task import CASES
 from elmo.tasks.run.training import train_task
 from task_data import settings
-from tasks.test_end_to_end import CASES
 
 pytestmark = pytest.mark.gpu
 

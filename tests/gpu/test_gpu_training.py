@@ -17,11 +17,11 @@ from elmo.config import ElmoConfig
 from elmo.errors import GpuMemoryError
 from elmo.lm.softmax_losses import sampled_loss, sampled_losses
 from elmo.model.layers import CharacterEncoder
+from elmo.runtime.metrics_file import read_metrics
 from elmo.text.characters import CharacterMapper
 from elmo.training.characters import encode_spelling
 from elmo.training.corpus.prepare import prepare
 from elmo.training.corpus.settings import PrepareSettings
-from elmo.runtime.metrics_file import read_metrics
 from elmo.training.recurrence import run_layer
 from elmo.training.settings import TrainSettings
 from elmo.training.trainer import train

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 import elmo.backends.cpu.characters
 from elmo import BiLM, ELMo, ElmoConfig
-from elmo.backends.cpu.model import PackedBiLM
+from elmo.backends.cpu.model import CPUBackend
 from elmo.hub.names import open_model
 from elmo.model.cells import GRU, LSTM, LayerState
 from elmo.model.ids import word_ids
@@ -64,7 +64,7 @@ def test_every_model_that_reads_characters_equals_the_oracle(folder, drawn, batc
     assume(batch)
     plain = BiLM.from_checkpoint(checkpoint)
     ids = word_ids(plain.config, None, plain.alphabet).batch(batch)
-    for model in (plain, PackedBiLM(plain)):
+    for model in (plain, CPUBackend(plain)):
         output = model.run(ids)
         for row, layers in enumerate(expected):
             n = layers.shape[1]
@@ -110,7 +110,7 @@ def test_a_given_state_is_continued_row_by_row(folder, drawn, batch):
     first = [["row", str(number)] for number in range(len(batch))]
     plain = BiLM.from_checkpoint(checkpoint)
     ids = word_ids(plain.config, None)
-    for model in (plain, PackedBiLM(plain)):
+    for model in (plain, CPUBackend(plain)):
         with torch.no_grad():
             middle = model.run(ids.batch(first)).state
             output = model.run(ids.batch(batch), middle)

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from elmo import BiLM, ELMo, Elmo, TokenFile, batch_to_ids
-from elmo.backends.cpu.model import PackedBiLM
+from elmo.backends.cpu.model import CPUBackend
 from elmo.hub.names import open_model
 from elmo.text.vocabulary import Vocabulary
 
@@ -89,7 +89,7 @@ def test_the_task_module_with_carried_state_gives_the_published_vectors(
 @torch.no_grad()
 def test_explicit_state_gives_the_published_vectors(checkpoint, sentences, expected, packed):
     bilm = BiLM.from_checkpoint(checkpoint)
-    model = PackedBiLM(bilm) if packed else bilm
+    model = CPUBackend(bilm) if packed else bilm
     state = None
     for step in range(STEPS):
         batch = [sentences[stream][step] for stream in range(STREAMS)]

@@ -25,14 +25,16 @@ FORMATS: dict[OutputFormat, type[VectorWriter]] = {
     "npz": NpzWriter,
     "safetensors": SafetensorsWriter,
 }
-"""All formats, by the names that users give; the first one is the default."""
+"""All formats, by the names that users give."""
 
 
 def format_of(path: Path | str, asked: OutputFormat | None = None) -> OutputFormat:
     """Return the format asked for, else that of the file name's ending, else the default."""
+    if asked is not None:
+        return asked
     ending = Path(path).suffix[1:].lower()
     by_ending = (name for name, writer in FORMATS.items() if ending in writer.endings)
-    return asked or next(by_ending, next(iter(FORMATS)))
+    return next(by_ending, "hdf5")
 
 
 def open_writer(

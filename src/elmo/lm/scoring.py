@@ -22,9 +22,9 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from elmo.embed.pipeline import carry_rows
 from elmo.embed.plan import windows
 from elmo.errors import ConfigError, InputError
-from elmo.hub.names import HubOptions, open_model
 from elmo.lm.shifted import TopOutputs, open_output_layer, open_reader
 from elmo.lm.softmax_losses import pick, row_chunks
 from elmo.model.checkpoint import Checkpoint
@@ -100,9 +100,9 @@ class LanguageModelScorer:
 
     Args:
         checkpoint: A model with `softmax` and `vocabulary`.
-        precision: `fp32`; or `bf16` on a CPU, see `ELMo`.
+        precision: See `ELMo`.
         device: Where to compute; if None, a GPU if there is one.
-        word_cache_mb: Memory for the context-free vectors of words seen before.
+        word_cache_mb: See `ELMo`.
     """
 
     def __init__(
@@ -111,7 +111,7 @@ class LanguageModelScorer:
         *,
         precision: Precision = "fp32",
         device: str | torch.device | None = None,
-        word_cache_mb: float = 64,
+        word_cache_mb: float | None = None,
     ) -> None:
         self.vocabulary, self._output = open_output_layer(checkpoint)
         self.config = checkpoint.config
@@ -130,11 +130,25 @@ class LanguageModelScorer:
         weights: str | Path | None = None,
         precision: Precision = "fp32",
         device: str | torch.device | None = None,
-        hub: HubOptions | None = None,
+        word_cache_mb: float | None = None,
+        revision: str | None = None,
+        cache_dir: str | Path | None = None,
+        token: str | None = None,
+        local_files_only: bool = False,
+        force_download: bool = False,
     ) -> Self:
         """Load a model in any layout; the arguments are those of `ELMo.from_pretrained`."""
+        from elmo.hub.names import HubOptions, open_model
+
+        hub = HubOptions(
+            revision=revision,
+            cache_dir=cache_dir,
+            token=token,
+            local_files_only=local_files_only,
+            force_download=force_download,
+        )
         checkpoint = open_model(name_or_path, options, weights, hub)
-        return cls(checkpoint, precision=precision, device=device)
+        return cls(checkpoint, precision=precision, device=device, word_cache_mb=word_cache_mb)
 
     @property
     def device(self) -> torch.device:
@@ -274,7 +288,7 @@ class LanguageModelScorer:
     def _windows(
         self, sentences: Iterator[Words], state: StatePolicy, batch_size: int | None
     ) -> Iterator[list[Words]]:
-        multiple = self._reader.carry_rows(batch_size) if state == "carry" else 1
+        multiple = carry_rows(batch_size) if state == "carry" else 1
         return windows(sentences, _WINDOW_TOKENS, multiple)
 
     def _outputs(

@@ -12,20 +12,17 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from elmo.backends.cpu.model import PackedBiLM
-from elmo.backends.gpu.model import FusedBiLM, on_gpu
-from elmo.embed.pipeline import Pipeline
+from elmo.backends import choose
+from elmo.embed.pipeline import Pipeline, bounded, carry_rows
+from elmo.embed.results import deliver_tensors
 from elmo.embed.selection import select_layers
 from elmo.errors import MissingFileError, WeightsError
 from elmo.lm.output_base import OutputLayer
 from elmo.lm.softmax import load_output_layer
 from elmo.model.bilm import BiLM
 from elmo.model.checkpoint import Checkpoint
-from elmo.model.ids import word_ids
 from elmo.model.state import State
-from elmo.runtime.devices import find_device
 from elmo.settings import Precision, StatePolicy
-from elmo.text.characters import BEGIN_SENTENCE, END_SENTENCE
 from elmo.text.sentences import Words
 from elmo.text.vocabulary import Vocabulary
 
@@ -56,19 +53,15 @@ class Reader(Pipeline):
             The number of a sentence and its outputs, on the model's device.
         """
         if policy == "carry":
-            yield from self._carried_outputs(sentences, self.carry_rows(batch_size))
+            yield from self._carried_outputs(sentences, carry_rows(batch_size))
             return
         width = self.config.projection_dim
         top = select_layers("top", self.config)
-        for number, vectors in self.embed(sentences, top, policy, batch_size):
-            after_begin, after_end = self._after_boundaries(self._start(policy))
-            yield (
-                number,
-                TopOutputs(
-                    torch.cat([after_begin, vectors[:, :width]]),
-                    torch.cat([vectors[:, width:], after_end]),
-                ),
-            )
+        for batch, parts in deliver_tensors(self.batches(sentences, top, policy, batch_size)):
+            after_begin, after_end = self._after_boundaries(self.start(policy))
+            for number, vectors in zip(batch.numbers, parts, strict=True):
+                forward = torch.cat([after_begin, vectors[:, :width]])
+                yield number, TopOutputs(forward, torch.cat([vectors[:, width:], after_end]))
 
     def _after_boundaries(self, start: State) -> list[Tensor]:
         """Give the top outputs at `<S>` forwards and at `</S>` backwards, `(1, dim)` each.
@@ -90,12 +83,9 @@ class Reader(Pipeline):
         """Read as `embed` does with carried state, boundaries included."""
         width = self.config.projection_dim
         for first in range(0, len(sentences), rows):
-            batch = [
-                [BEGIN_SENTENCE, *sentence, END_SENTENCE]
-                for sentence in sentences[first : first + rows]
-            ]
+            batch = [bounded(sentence) for sentence in sentences[first : first + rows]]
             start = self.carried.first_rows(len(batch), self.device)
-            layers, final = self._run(batch, start, self.config.n_layers)
+            layers, final = self.read(batch, start, self.config.n_layers)
             self.carried.keep(final)
             parts = torch.split(layers[-1], [len(sentence) for sentence in batch])
             for number, part in enumerate(parts, start=first):
@@ -106,23 +96,11 @@ def open_reader(
     checkpoint: Checkpoint,
     precision: Precision,
     device: str | torch.device | None,
-    word_cache_mb: float,
+    word_cache_mb: float | None,
 ) -> Reader:
-    """Put a model where it will compute: packed on a CPU, fused on a GPU."""
-    place = find_device(device)
-    bilm = BiLM.from_checkpoint(checkpoint)
-    model: BiLM | PackedBiLM | FusedBiLM
-    if place.type == "cpu":
-        model = PackedBiLM(bilm, precision, consume=True)
-    else:
-        model = on_gpu(bilm, precision, place)
-    warm = checkpoint.warm_state
-    return Reader(
-        model,
-        word_ids(checkpoint.config, checkpoint.vocabulary, checkpoint.alphabet),
-        None if warm is None else State(*(part.unsqueeze(2) for part in warm)),
-        word_cache_mb,
-    )
+    """Choose what computes a model, and return what reads sentences with it."""
+    backend = choose(BiLM.from_checkpoint(checkpoint), device, precision)
+    return Reader(backend, checkpoint.warm_state, word_cache_mb)
 
 
 def open_output_layer(checkpoint: Checkpoint) -> tuple[Vocabulary, OutputLayer]:

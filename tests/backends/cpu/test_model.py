@@ -11,10 +11,10 @@ import elmo.backends.cpu.characters
 import elmo.backends.cpu.model
 import elmo.backends.cpu.products
 from elmo import Alphabet, BiLM, CharacterMapper, ElmoConfig, batch_to_ids
-from elmo.backends.cpu.model import PackedBiLM
+from elmo.backends.cpu.model import CPUBackend
 from elmo.backends.cpu.native import Format, native_format
 from elmo.backends.cpu.products import packing_works, runs_natively
-from elmo.backends.gpu.model import FusedBiLM
+from elmo.backends.gpu.model import GPUBackend
 from elmo.errors import ConfigError, InputError, WeightsError
 from elmo.model.cells import LayerState
 from elmo.model.ids import word_ids
@@ -54,7 +54,7 @@ def test_packed_equals_plain_for_models_that_read_characters(config, batch, tabl
     ids = word_ids(config, None, plain.alphabet).batch(batch)
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(elmo.backends.cpu.characters, "_TABLE_BYTES", table_bytes)
-        packed = PackedBiLM(plain)
+        packed = CPUBackend(plain)
     assert_same(packed.run(ids), plain.run(ids))
     assert all(
         torch.equal(packed.to_checkpoint().tensors[n], t) for n, t in plain.state_dict().items()
@@ -67,7 +67,7 @@ def test_packed_equals_plain_for_models_that_read_characters(config, batch, tabl
 def test_packed_equals_plain_for_models_that_read_words(config, batch):
     plain = seeded_bilm(config)
     ids = word_ids(config, plain.vocabulary).batch(batch)
-    assert_same(PackedBiLM(plain).run(ids), plain.run(ids))
+    assert_same(CPUBackend(plain).run(ids), plain.run(ids))
 
 
 @torch.no_grad()
@@ -77,7 +77,7 @@ def test_packed_equals_plain_where_both_clips_bite(clipping_bilm):
     bound = clipping_bilm.config.cell_clip
     assert (expected.state.memory.abs() == bound).float().mean() > 0.1
     assert (expected.layers[1].abs() == clipping_bilm.config.proj_clip).float().mean() > 0.1
-    assert_same(PackedBiLM(clipping_bilm).run(ids), expected)
+    assert_same(CPUBackend(clipping_bilm).run(ids), expected)
 
 
 @torch.no_grad()
@@ -85,7 +85,7 @@ def test_packed_equals_plain_from_a_given_state(clipping_bilm):
     ids = batch_to_ids(SENTENCES)
     state = clipping_bilm.run(ids).state
     before = copy.deepcopy(state)
-    packed = PackedBiLM(clipping_bilm)
+    packed = CPUBackend(clipping_bilm)
     assert_same(packed.run(ids, state), clipping_bilm.run(ids, state))
     # Cells are updated in place, but not those of the caller.
     assert torch.equal(state.memory, before.memory)
@@ -100,7 +100,7 @@ def test_packed_equals_plain_from_a_given_state(clipping_bilm):
 @pytest.mark.parametrize("cell", ["lstm", "gru"])
 @torch.no_grad()
 def test_a_layer_does_not_write_into_what_it_was_given(tiny_config, cell):
-    packed = PackedBiLM(seeded_bilm(tiny_config.replace(cell=cell)))
+    packed = CPUBackend(seeded_bilm(tiny_config.replace(cell=cell)))
     given_state = LayerState(torch.randn(2, 16), torch.randn(2, 64))
     inputs = torch.randn(5, 16)
     before = copy.deepcopy((inputs, *given_state))
@@ -109,7 +109,7 @@ def test_a_layer_does_not_write_into_what_it_was_given(tiny_config, cell):
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.uint8, torch.bool])
-@pytest.mark.parametrize("kind", [PackedBiLM, FusedBiLM])
+@pytest.mark.parametrize("kind", [CPUBackend, GPUBackend])
 def test_ids_of_another_type_do_not_reach_a_kernel(tiny_bilm, kind, dtype):
     frozen = kind(copy.deepcopy(tiny_bilm))
     ids = torch.ones(3, 50, dtype=dtype)
@@ -121,7 +121,7 @@ def test_ids_of_another_type_do_not_reach_a_kernel(tiny_bilm, kind, dtype):
 
 @torch.no_grad()
 @pytest.mark.parametrize("dtype", [torch.int16, torch.int32])
-@pytest.mark.parametrize("kind", [PackedBiLM, FusedBiLM])
+@pytest.mark.parametrize("kind", [CPUBackend, GPUBackend])
 def test_ids_of_fewer_bits_are_the_same_ids(tiny_bilm, kind, dtype):
     frozen = kind(copy.deepcopy(tiny_bilm))
     ids = word_ids(frozen.config, None).rows(["a", "Öl", "<S>"])
@@ -133,7 +133,7 @@ def test_words_that_fill_their_row_see_only_whole_windows(tiny_config):
     plain = seeded_bilm(tiny_config.replace(max_characters=8))
     words = ["a" * n for n in range(9)]
     ids = word_ids(plain.config, None).rows(words)
-    packed = PackedBiLM(plain)
+    packed = CPUBackend(plain)
     expected = plain.encode_words(ids)
     torch.testing.assert_close(packed.encode_words(ids), expected, rtol=0, atol=1e-5)
     # Alone or together: lengths are grouped, and must not be told apart by it.
@@ -151,7 +151,7 @@ def test_the_weights_come_back_bit_for_bit(cell, reads):
         "words": word_config(cell=cell),
     }[reads]
     plain = seeded_bilm(config)
-    checkpoint = PackedBiLM(plain).to_checkpoint()
+    checkpoint = CPUBackend(plain).to_checkpoint()
     expected = plain.state_dict()
     assert set(checkpoint.tensors) == set(expected)
     for name, tensor in expected.items():
@@ -165,7 +165,7 @@ def test_the_weights_come_back_bit_for_bit(cell, reads):
 @given(config=configs(cells=("lstm", "gru"), reads=("characters", "words")))
 def test_the_weights_of_any_size_come_back_bit_for_bit(config):
     plain = seeded_bilm(config)
-    tensors = PackedBiLM(plain).to_checkpoint().tensors
+    tensors = CPUBackend(plain).to_checkpoint().tensors
     assert {name: tuple(t.shape) for name, t in tensors.items()} == {
         name: tuple(t.shape) for name, t in plain.state_dict().items()
     }
@@ -177,9 +177,9 @@ def test_the_weights_of_any_size_come_back_bit_for_bit(config):
 def test_consuming_frees_the_plain_weights_and_changes_no_number(tiny_config, cell):
     plain = seeded_bilm(tiny_config.replace(cell=cell))
     ids = batch_to_ids(SENTENCES)
-    expected = PackedBiLM(plain).run(ids)
+    expected = CPUBackend(plain).run(ids)
     assert not any(parameter.is_meta for parameter in plain.parameters())
-    packed = PackedBiLM(plain, consume=True)
+    packed = CPUBackend(plain, consume=True)
     assert all(parameter.is_meta for parameter in plain.parameters())
     assert torch.equal(packed.run(ids).layers, expected.layers)
 
@@ -187,7 +187,7 @@ def test_consuming_frees_the_plain_weights_and_changes_no_number(tiny_config, ce
 @torch.no_grad()
 def test_changing_the_plain_model_afterwards_changes_nothing(tiny_config):
     plain = seeded_bilm(tiny_config)
-    packed = PackedBiLM(plain)
+    packed = CPUBackend(plain)
     ids = batch_to_ids(SENTENCES)
     before = packed.run(ids).layers
     for parameter in plain.parameters():
@@ -202,7 +202,7 @@ def test_changing_the_plain_model_afterwards_changes_nothing(tiny_config):
 )
 @torch.no_grad()
 def test_slicing_changes_no_bit(monkeypatch, tiny_config, cell, slice_bytes, table_bytes):
-    packed = PackedBiLM(seeded_bilm(tiny_config.replace(cell=cell)))
+    packed = CPUBackend(seeded_bilm(tiny_config.replace(cell=cell)))
     # More places than distinct words, so that the first layer may tabulate its products.
     ids = batch_to_ids([["a", "b", "a", "c"] * 3, ["b", "x" * 49], ["a"] * 20, []])
     expected = packed.run(ids)
@@ -220,9 +220,9 @@ def test_grouping_words_changes_no_bit(monkeypatch, tiny_config, slice_bytes):
     words = ["a" * n for n in range(12)] + ["the", "cat", "x" * 60]
     ids = word_ids(tiny_config, None).rows(words)
     plain = seeded_bilm(tiny_config)
-    expected = PackedBiLM(plain).encode_words(ids)
+    expected = CPUBackend(plain).encode_words(ids)
     monkeypatch.setattr(elmo.backends.cpu.characters, "_SLICE_BYTES", slice_bytes)
-    assert torch.equal(PackedBiLM(plain).encode_words(ids), expected)
+    assert torch.equal(CPUBackend(plain).encode_words(ids), expected)
 
 
 def large_model():
@@ -240,7 +240,7 @@ def large_model():
 @torch.no_grad()
 def test_a_large_alphabet_needs_no_large_table():
     plain = large_model()
-    packed = PackedBiLM(plain)
+    packed = CPUBackend(plain)
     assert isinstance(packed.words._table, elmo.backends.cpu.characters._PassingTable)
     words = [chr(0x4E00 + n) + chr(0x4E00 + 7 * n % 6000) * (n % 12) for n in range(0, 6000, 13)]
     ids = word_ids(plain.config, None, plain.alphabet).rows([*words, "<S>", "</S>", "no", ""])
@@ -253,7 +253,7 @@ def test_the_words_of_a_large_alphabet_do_not_depend_on_their_company():
     if not rows_are_exact():
         pytest.skip("this machine rounds a row differently among other rows")
     plain = large_model()
-    packed = PackedBiLM(plain)
+    packed = CPUBackend(plain)
     words = [chr(0x4E00 + n) * (1 + n % 9) for n in range(0, 6000, 17)]
     ids = word_ids(plain.config, None, plain.alphabet).rows(words)
     together = packed.encode_words(ids)
@@ -269,7 +269,7 @@ def test_the_plain_products_serve_where_packing_does_not_work(monkeypatch, tiny_
     for cell in ("lstm", "gru"):
         plain = seeded_bilm(tiny_config.replace(cell=cell))
         ids = batch_to_ids(SENTENCES)
-        packed = PackedBiLM(plain)
+        packed = CPUBackend(plain)
         assert_same(packed.run(ids), plain.run(ids))
         for name, tensor in packed.to_checkpoint().tensors.items():
             assert torch.equal(tensor, plain.state_dict()[name])
@@ -288,21 +288,21 @@ def test_bf16_without_instructions_is_float32_with_rounded_weights(tiny_config, 
         pytest.skip("this CPU computes in bfloat16")
     plain = seeded_bilm(tiny_config.replace(cell=cell))
     ids = batch_to_ids(SENTENCES)
-    found = PackedBiLM(plain, "bf16").run(ids)
-    exact = PackedBiLM(plain).run(ids)
+    found = CPUBackend(plain, "bf16").run(ids)
+    exact = CPUBackend(plain).run(ids)
     rounded = copy.deepcopy(plain)
     for name, parameter in rounded.named_parameters():
         if name.endswith(PRODUCTS):
             parameter.copy_(parameter.bfloat16().float())
-    assert torch.equal(found.layers, PackedBiLM(rounded).run(ids).layers)
+    assert torch.equal(found.layers, CPUBackend(rounded).run(ids).layers)
     assert not torch.equal(found.layers, exact.layers)
 
 
 @torch.no_grad()
 def test_bf16_is_close_to_fp32(tiny_bilm):
     ids = batch_to_ids(SENTENCES)
-    found = PackedBiLM(tiny_bilm, "bf16").run(ids)
-    expected = PackedBiLM(tiny_bilm).run(ids)
+    found = CPUBackend(tiny_bilm, "bf16").run(ids)
+    expected = CPUBackend(tiny_bilm).run(ids)
     assert found.layers.dtype == torch.float32
     difference = (found.layers - expected.layers).abs()
     assert difference.max() < 0.2
@@ -311,12 +311,12 @@ def test_bf16_is_close_to_fp32(tiny_bilm):
 
 def test_rounded_weights_are_not_given_back(tiny_bilm):
     with pytest.raises(WeightsError, match=r"rounded to bf16.*precision='fp32'"):
-        PackedBiLM(tiny_bilm, "bf16").to_checkpoint()
+        CPUBackend(tiny_bilm, "bf16").to_checkpoint()
 
 
 def test_an_unknown_precision_is_named(tiny_bilm):
     with pytest.raises(ConfigError, match="precision is 'fp8', expected one of fp32, fp16, bf16"):
-        PackedBiLM(tiny_bilm, "fp8")
+        CPUBackend(tiny_bilm, "fp8")
     with pytest.raises(ConfigError, match="'int4'"):
         runs_natively("int4")
 
@@ -327,7 +327,7 @@ def test_float32_always_runs_natively():
 
 def test_a_packed_word_model_shares_no_memory_with_the_plain_one():
     plain = seeded_bilm(word_config())
-    packed = PackedBiLM(plain)
+    packed = CPUBackend(plain)
     ids = torch.tensor([[4, 5]])
     before = packed.run(ids).layers.clone()
     with torch.no_grad():
@@ -337,7 +337,7 @@ def test_a_packed_word_model_shares_no_memory_with_the_plain_one():
 
 def test_consuming_frees_a_word_model_too():
     plain = seeded_bilm(word_config())
-    PackedBiLM(plain, consume=True)
+    CPUBackend(plain, consume=True)
     assert all(parameter.is_meta for parameter in plain.parameters())
 
 
@@ -345,5 +345,5 @@ def test_consuming_frees_a_word_model_too():
 def test_a_padding_character_inside_a_word_does_not_end_it(tiny_bilm):
     ids = CharacterMapper(50, {"[GAP]": 260}).rows(["[GAP]", "a"])
     torch.testing.assert_close(
-        PackedBiLM(tiny_bilm).encode_words(ids), tiny_bilm.encode_words(ids), rtol=0, atol=1e-5
+        CPUBackend(tiny_bilm).encode_words(ids), tiny_bilm.encode_words(ids), rtol=0, atol=1e-5
     )

@@ -22,11 +22,11 @@ from elmo import ELMo, ElmoConfig
 from elmo.backends.cpu import compiler, native_resources
 from elmo.backends.cpu.characters import NativeHighway, PackedHighway
 from elmo.backends.cpu.compiler import CannotBuildError, instruction_flags, kernel, why_not
-from elmo.backends.cpu.model import NativeLSTM, PackedBiLM, PackedLSTM
+from elmo.backends.cpu.model import CPUBackend, NativeLSTM, PackedLSTM
 from elmo.backends.cpu.native import Format, Matrix, native_format
 from elmo.backends.cpu.native_layers import gate_places
 from elmo.backends.cpu.native_resources import own_threads, reused_rows, thread_count
-from elmo.backends.cpu.products import Bricks, NativeLinear, runs_natively
+from elmo.backends.cpu.products import NativeLinear, Packer, runs_natively
 from elmo.errors import ElmoWarning
 from elmo.model.layers import Highway
 from elmo.model.state import State, zero_state
@@ -145,7 +145,7 @@ def test_layers_on_a_newer_cpu_are_close_to_the_plain_ones(newer_cpu, monkeypatc
     monkeypatch.setattr(elmo.backends.cpu.products, "native_format", lambda precision: format)
     plain = seeded_bilm(ElmoConfig.preset("tiny", dim=40, projection_dim=24))
     precision = "fp32" if format == Format.FLOAT32 else "int8"
-    packed = PackedBiLM(plain, precision)
+    packed = CPUBackend(plain, precision)
     ids = batch_to_ids(SENTENCES)
     found, expected = packed.run(ids), plain.run(ids)
     rounded = 5e-2 if "BFLOAT16" in format.name else 0.2
@@ -171,7 +171,7 @@ def test_a_newer_cpu_multiplies_inputs_before_or_within_a_layer_alike(
 @torch.no_grad()
 def inputs_before_and_within_a_layer_are_alike(monkeypatch, precision):
     config = ElmoConfig.preset("tiny", dim=40, projection_dim=24)
-    packed = PackedBiLM(seeded_bilm(config), precision)
+    packed = CPUBackend(seeded_bilm(config), precision)
     packed._at_once = None
     vectors = torch.randn(30, config.projection_dim, generator=torch.Generator().manual_seed(1))
     lengths = [1, 3, 2, 5, 1, 4, 2, 2, 3, 1, 2, 6, 1, 3, 2]
@@ -205,7 +205,7 @@ def test_products_on_an_older_cpu_are_what_float64_says(older_cpu, format, rows)
 def test_layers_on_an_older_cpu_are_close_to_the_plain_ones(older_cpu, monkeypatch, precision):
     inputs_before_and_within_a_layer_are_alike(monkeypatch, precision)
     plain = seeded_bilm(ElmoConfig.preset("tiny", dim=40, projection_dim=24))
-    packed = PackedBiLM(plain, precision)
+    packed = CPUBackend(plain, precision)
     assert packed.forward_layers[0].kernel.format in OLDER
     ids = batch_to_ids([[f"{n}", "word"][: 1 + n % 2] * (1 + n % 5) for n in range(40)])
     found = packed.run(ids).layers
@@ -323,7 +323,7 @@ def _holds(extent: str, place: int) -> bool:
 def test_a_highway_is_what_the_plain_one_is(format, dim, monkeypatch):
     monkeypatch.setattr(elmo.backends.cpu.products, "native_format", lambda precision: format)
     plain = seeded_highway(dim)
-    native = NativeHighway(plain, Bricks("fp32"))
+    native = NativeHighway(plain, Packer("fp32"))
     vectors = torch.randn(600, dim, generator=torch.Generator().manual_seed(1))
     found = native(vectors)
     torch.testing.assert_close(found, plain(vectors), rtol=0, atol=3 * ALLOWED[format])
@@ -337,7 +337,7 @@ def test_a_highway_is_what_the_plain_one_is(format, dim, monkeypatch):
 def test_a_highway_gives_its_weights_back(dim):
     plain = seeded_highway(dim)
     for kind in (PackedHighway, NativeHighway):
-        tensors = kind(plain, Bricks("fp32")).tensors()
+        tensors = kind(plain, Packer("fp32")).tensors()
         assert tensors.keys() == plain.state_dict().keys()
         assert all(torch.equal(tensors[name], t) for name, t in plain.state_dict().items())
 
@@ -367,7 +367,7 @@ SHAPES = [
 @torch.no_grad()
 def test_float32_layers_equal_the_plain_ones(changes):
     plain = seeded_bilm(ElmoConfig.preset("tiny", **changes), recurrent_scale=1.5)
-    packed = PackedBiLM(plain)
+    packed = CPUBackend(plain)
     assert isinstance(packed.forward_layers[0], NativeLSTM)
     ids = batch_to_ids(SENTENCES)
     found, expected = packed.run(ids), plain.run(ids)
@@ -381,7 +381,7 @@ def test_float32_layers_equal_the_plain_ones(changes):
 @torch.no_grad()
 def test_both_clips_are_kept(clipping_bilm):
     ids = batch_to_ids(SENTENCES)
-    found, expected = PackedBiLM(clipping_bilm).run(ids), clipping_bilm.run(ids)
+    found, expected = CPUBackend(clipping_bilm).run(ids), clipping_bilm.run(ids)
     torch.testing.assert_close(found.layers, expected.layers, rtol=0, atol=1e-5)
     assert found.state.memory.abs().max() == 0.5
 
@@ -392,19 +392,19 @@ def test_reduced_precision_is_close_and_in_order(precision, tiny_config):
     plain = seeded_bilm(tiny_config)
     ids = batch_to_ids(SENTENCES)
     exact = plain.run(ids).layers
-    difference = (PackedBiLM(plain, precision).run(ids).layers - exact).abs().max()
+    difference = (CPUBackend(plain, precision).run(ids).layers - exact).abs().max()
     assert 0 < difference < {"fp16": 5e-3, "bf16": 5e-2, "int8": 0.2}[precision]
 
 
 @torch.no_grad()
 def test_weights_that_fit_float16_are_kept_in_it_and_give_the_same_bits(tiny_config, monkeypatch):
     plain = seeded_bilm(tiny_config)
-    assert PackedBiLM(plain).forward_layers[0].kernel.format == Format.FLOAT32
+    assert CPUBackend(plain).forward_layers[0].kernel.format == Format.FLOAT32
     for parameter in plain.parameters():
         parameter.copy_(parameter.half())
-    halves = PackedBiLM(plain)
+    halves = CPUBackend(plain)
     monkeypatch.setattr(elmo.backends.cpu.model, "fit_halves", lambda weights: False)
-    floats = PackedBiLM(plain)
+    floats = CPUBackend(plain)
     formats = [packed.forward_layers[0].kernel.format for packed in (halves, floats)]
     assert formats == [Format.FLOAT16, Format.FLOAT32]
     for sentences in (SENTENCES, SENTENCES[:1], SENTENCES * 8):
@@ -453,7 +453,7 @@ def test_no_precision_depends_on_batch_or_threads(precision, tiny_bilm):
 @torch.no_grad()
 def test_few_rows_and_many_are_projected_alike(changes, precision):
     # In int8 each thread projects its own cells when there are few rows, all of them otherwise.
-    packed = PackedBiLM(seeded_bilm(ElmoConfig.preset("tiny", **changes)), precision)
+    packed = CPUBackend(seeded_bilm(ElmoConfig.preset("tiny", **changes)), precision)
     ids = batch_to_ids([sentence[:4] for sentence in SENTENCES * 6])
     expected = packed.run(ids).layers
     before = torch.get_num_threads()
@@ -471,7 +471,7 @@ def test_few_rows_and_many_are_projected_alike(changes, precision):
 @pytest.mark.parametrize("changes", SHAPES)
 @torch.no_grad()
 def test_all_layers_in_one_call_are_the_same_as_one_by_one(changes, precision):
-    packed = PackedBiLM(seeded_bilm(ElmoConfig.preset("tiny", **changes)), precision)
+    packed = CPUBackend(seeded_bilm(ElmoConfig.preset("tiny", **changes)), precision)
     lengths = [3, 1, 5, 3, 2]
     generator = torch.Generator().manual_seed(0)
     vectors = torch.randn(6, packed.config.projection_dim, generator=generator)
@@ -499,7 +499,7 @@ def test_int8_without_a_projection_falls_back_to_single_steps():
     plain = seeded_bilm(config)
     if plain.forward_layers[0].projection_weight is not None:
         pytest.skip("this model has a projection")
-    packed = PackedBiLM(plain, "int8")
+    packed = CPUBackend(plain, "int8")
     assert isinstance(packed.forward_layers[0], PackedLSTM)
     ids = batch_to_ids(SENTENCES)
     assert (packed.run(ids).layers - plain.run(ids).layers).abs().max() < 0.2
@@ -516,7 +516,7 @@ def test_every_gate_has_one_place(dim):
 def test_gru_layers_take_every_precision(precision, tiny_config):
     plain = seeded_bilm(tiny_config.replace(cell="gru"))
     ids = batch_to_ids(SENTENCES)
-    difference = PackedBiLM(plain, precision).run(ids).layers - plain.run(ids).layers
+    difference = CPUBackend(plain, precision).run(ids).layers - plain.run(ids).layers
     assert 0 < difference.abs().max() < 0.2
 
 
@@ -565,7 +565,7 @@ def no_kernel(monkeypatch):
 @torch.no_grad()
 def test_pytorch_serves_without_the_kernel(no_kernel, tiny_config, cell):
     plain = seeded_bilm(tiny_config.replace(cell=cell))
-    packed = PackedBiLM(plain)
+    packed = CPUBackend(plain)
     assert not isinstance(packed.forward_layers[0], NativeLSTM)
     ids = batch_to_ids(SENTENCES)
     torch.testing.assert_close(packed.run(ids).layers, plain.run(ids).layers, rtol=0, atol=1e-5)
@@ -576,8 +576,8 @@ def test_pytorch_serves_without_the_kernel(no_kernel, tiny_config, cell):
 def test_without_the_kernel_weights_are_rounded_all_the_same(no_kernel, tiny_config, precision):
     plain = seeded_bilm(tiny_config)
     ids = batch_to_ids(SENTENCES)
-    found = PackedBiLM(plain, precision).run(ids).layers
-    assert Bricks(precision).dtype == torch.float32
+    found = CPUBackend(plain, precision).run(ids).layers
+    assert Packer(precision).dtype == torch.float32
     rounded = copy.deepcopy(plain)
     for name, parameter in rounded.named_parameters():
         if name.endswith(
@@ -835,7 +835,7 @@ def test_threads_do_not_share_memory_for_passing_results() -> None:
 )
 def test_filters_by_the_kernel_are_those_of_plain_code_bit_for_bit(filters) -> None:
     bilm = seeded_bilm(ElmoConfig(dim=8, projection_dim=4, n_layers=1, filters=filters))
-    encoder = PackedBiLM(bilm).words
+    encoder = CPUBackend(bilm).words
     words = ["a", "word", "hippopotamus", "x" * 41, "y" * 48, "Donaudampfschiff" * 3]
     ids = batch_to_ids([[word] for word in words])[:, 0]
     vectors = encoder(ids)

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 import elmo.backends.gpu.characters
 import elmo.backends.gpu.layer
 from elmo import BiLM, ElmoConfig, batch_to_ids
-from elmo.backends.cpu.model import PackedBiLM
+from elmo.backends.cpu.model import CPUBackend
 from elmo.backends.gpu.kernels.gpu import is_interpreted
 from elmo.backends.gpu.kernels.inference_graphs import GraphCache
-from elmo.backends.gpu.model import FusedBiLM, can_fuse
+from elmo.backends.gpu.model import GPUBackend
 from elmo.errors import ConfigError, WeightsError
 from elmo.model.ids import word_ids
 from elmo.model.packing import pack, pack_on, padded_places, step_runs
@@ -43,7 +43,7 @@ with_and_without_kernels = pytest.mark.parametrize(
 
 def fuse(bilm, **settings):
     """Fuse a copy: the model that is given is emptied."""
-    return FusedBiLM(copy.deepcopy(bilm), **settings)
+    return GPUBackend(copy.deepcopy(bilm), **settings)
 
 
 def assert_same(found, expected, atol=1e-5):
@@ -88,7 +88,7 @@ def test_fused_with_kernels_equals_plain(config, batch):
 @torch.no_grad()
 def test_fused_equals_packed_where_both_clips_bite(clipping_bilm, compiled):
     ids = batch_to_ids(SENTENCES)
-    expected = PackedBiLM(clipping_bilm).run(ids)
+    expected = CPUBackend(clipping_bilm).run(ids)
     bound = clipping_bilm.config.cell_clip
     assert (expected.state.memory.abs() == bound).float().mean() > 0.1
     assert_same(fuse(clipping_bilm, compiled=compiled).run(ids), expected)
@@ -217,8 +217,6 @@ def test_what_cannot_be_fused_is_named(tiny_bilm, tiny_config):
     with pytest.raises(ConfigError, match="precision is 'int8', expected one of fp32, bf16, fp16"):
         fuse(tiny_bilm, precision="int8")
     config = tiny_config.replace(cell="gru")
-    assert can_fuse(tiny_config)
-    assert not can_fuse(config)
     with pytest.raises(ConfigError, match="cell is 'gru'"):
         fuse(seeded_bilm(config))
 

@@ -11,12 +11,13 @@ from hypothesis import strategies as st
 
 import elmo.embed.pipeline
 from elmo import ELMo, ElmoConfig
-from elmo.backends.gpu.model import FusedBiLM, on_gpu
-from elmo.backends.gpu.word_table import DeviceWordVectors, sizes_of
+from elmo.backends.base import limits_by_memory
+from elmo.backends.gpu import word_table
+from elmo.backends.gpu.model import GPUBackend
 from elmo.embed.pipeline import Pipeline
+from elmo.embed.results import deliver_tensors
 from elmo.embed.selection import select_layers
 from elmo.errors import ConfigError, ElmoError, InputError
-from elmo.model.ids import word_ids
 from elmo.runtime.devices import is_out_of_memory
 from elmo.text.sentences import collector_paused, listed_sentences
 from strategies import batches, seeded_bilm
@@ -37,16 +38,15 @@ def on_cpu(plain):
 
 def gpu_pipeline(plain, capacity=100):
     """Build what a GPU gets: a fused model, and words that stay on its device."""
-    ids = word_ids(plain.config, None)
-    pipeline = Pipeline(FusedBiLM(copy.deepcopy(plain)), ids)
-    cpu = torch.device("cpu")
-    pipeline.words = DeviceWordVectors(pipeline._encode, 4, capacity, cpu, ids.are_cut)
-    return pipeline
+    megabytes = capacity * 4 * CONFIG.projection_dim / 2**20
+    return Pipeline(GPUBackend(copy.deepcopy(plain)), word_cache_mb=megabytes)
 
 
 def embed(pipeline, sentences, layers="all", **settings):
     selection = select_layers(layers, pipeline.config)
-    results = dict(pipeline.embed(sentences, selection, **settings))
+    results = {}
+    for batch, parts in deliver_tensors(pipeline.batches(sentences, selection, **settings)):
+        results |= zip(batch.numbers, parts, strict=True)
     assert sorted(results) == list(range(len(sentences)))
     return [results[number].numpy() for number in range(len(sentences))]
 
@@ -73,7 +73,7 @@ def test_the_path_of_a_gpu_gives_the_same_vectors(
     expected = on_cpu.encode_tokens(batch, state=state)
     limits = {"batch_size": batch_size, "batch_tokens": batch_tokens}
     pipeline = gpu_pipeline(plain, capacity)
-    pipeline._is_gpu_bound = lambda: in_windows
+    pipeline.words._products_of_a_word = 1 << 40 if in_windows else 0
     assert_close(embed(pipeline, batch, policy=state, **limits), expected)
 
 
@@ -100,7 +100,7 @@ def test_a_call_is_read_in_windows_that_double_and_each_is_computed_before_the_n
 ):
     pipeline = gpu_pipeline(plain)
     steps = []
-    read_ahead, contextualize = pipeline.words.read_ahead, pipeline.model.contextualize
+    read_ahead, contextualize = pipeline.words.read_ahead, pipeline.backend.contextualize
 
     def watched_reading(sentences, first):
         steps.append((first, len(sentences)))
@@ -110,22 +110,22 @@ def test_a_call_is_read_in_windows_that_double_and_each_is_computed_before_the_n
         steps.append("computed")
         return contextualize(*arguments)
 
-    monkeypatch.setattr(elmo.embed.pipeline, "_GPU_BOUND_WEIGHTS", 0)
+    monkeypatch.setattr(word_table, "_GPU_BOUND_WEIGHTS", 0)
     monkeypatch.setattr(pipeline.words, "read_ahead", watched_reading)
-    monkeypatch.setattr(pipeline.model, "contextualize", watched_computing)
-    pipeline._start("zero")
+    monkeypatch.setattr(pipeline.backend, "contextualize", watched_computing)
+    pipeline.start("zero")
     steps.clear()
     embed(pipeline, [["a"]] * 9, batch_size=1)
     windows = [(0, 1), (1, 2), (3, 4), (7, 2)]
     assert steps == [step for window in windows for step in (window, *["computed"] * window[1])]
     steps.clear()
-    monkeypatch.setattr(elmo.embed.pipeline, "_GPU_BOUND_WEIGHTS", 10**9)
+    monkeypatch.setattr(word_table, "_GPU_BOUND_WEIGHTS", 10**9)
     embed(pipeline, [["a"]] * 9, batch_size=1)
     assert steps == [(0, 9), *["computed"] * 9]
 
 
 def test_what_is_no_word_is_named_by_its_place_in_the_call(plain, monkeypatch):
-    monkeypatch.setattr(elmo.embed.pipeline, "_GPU_BOUND_WEIGHTS", 0)
+    monkeypatch.setattr(word_table, "_GPU_BOUND_WEIGHTS", 0)
     with pytest.raises(InputError, match="sentence 5, word 1 is 7"):
         embed(gpu_pipeline(plain), [["a"]] * 5 + [["b", 7]], batch_size=1)
     with pytest.raises(InputError, match="sentence 0, word 1 is 7"):
@@ -142,14 +142,14 @@ def test_cut_words_are_counted_wherever_they_stand(plain):
 
 def test_words_of_a_batch_that_is_run_again_are_counted_once(plain, monkeypatch):
     pipeline = gpu_pipeline(plain)
-    contextualize = pipeline.model.contextualize
+    contextualize = pipeline.backend.contextualize
 
     def small(vectors, tokens, *others):
         if len(tokens) > 2:
             raise torch.OutOfMemoryError("CUDA out of memory")
         return contextualize(vectors, tokens, *others)
 
-    monkeypatch.setattr(pipeline.model, "contextualize", small)
+    monkeypatch.setattr(pipeline.backend, "contextualize", small)
     embed(pipeline, [["x" * 60, "a"], ["x" * 60], ["y" * 99]])
     assert pipeline.n_cut_words == 3
 
@@ -166,7 +166,7 @@ class SmallGPU:
         self.tried = []
 
     def __call__(self, sentences, start, depth):
-        words = sum(sizes_of(sentences))
+        words = sum(sentences.sizes)
         self.tried.append(words)
         if words > self.most_words:
             raise torch.OutOfMemoryError("CUDA out of memory")
@@ -219,28 +219,13 @@ def test_other_errors_are_not_taken_for_too_little_memory(plain, monkeypatch):
     assert not is_out_of_memory(RuntimeError("CUDA error: unspecified launch failure"))
 
 
-def test_batches_of_a_gpu_fit_its_memory(plain, monkeypatch):
-    limits = {}
-    for gigabytes in (0.001, 1, 16, 1000):
-        memory = int(gigabytes * 2**30)
-        monkeypatch.setattr(elmo.embed.pipeline, "_memory_for_batches", lambda device, m=memory: m)
-        pipeline = Pipeline(
-            FusedBiLM(seeded_bilm(CONFIG.replace(dim=4096))), word_ids(CONFIG, None)
-        )
-        limits[gigabytes] = pipeline._limits_of_gpu()
-    assert list(limits.values()) == sorted(limits.values())
-    assert limits[0.001][0] == 16
-    assert limits[1000] == (8192, 32 * 8192)
-
-
-# --- what runs where ------------------------------------------------------------------------------
-
-
-def test_a_model_that_cannot_be_fused_stays_plain(plain):
-    meta = torch.device("meta")
-    assert not isinstance(on_gpu(copy.deepcopy(plain), "fp32", meta), FusedBiLM)
-    with pytest.raises(ConfigError, match=r"precision is 'bf16', expected 'fp32'.*on meta"):
-        on_gpu(copy.deepcopy(plain), "bf16", meta)
+def test_batches_of_a_gpu_fit_its_memory():
+    config = CONFIG.replace(dim=4096)
+    found = [limits_by_memory(config, int(gb * 2**30)) for gb in (0.001, 1, 16, 1000)]
+    limits = [(limit.rows, limit.tokens) for limit in found]
+    assert limits == sorted(limits)
+    assert limits[0][0] == 16
+    assert limits[-1] == (8192, 32 * 8192)
 
 
 # --- sentences in, numbers out --------------------------------------------------------------------

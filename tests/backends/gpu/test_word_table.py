@@ -1,26 +1,26 @@
 """Word vectors that stay on a device: always the same, whatever is remembered."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from elmo import TokenFile
+from elmo import ElmoConfig, TokenFile
 from elmo.backends.gpu import word_table
 from elmo.backends.gpu.word_table import (
-    DeviceWordVectors,
+    DeviceWordCache,
     SentencesReadAhead,
     _renumber,
     _renumber_runs,
     renumber_in_numpy,
-    sizes_of,
-    take,
 )
-from elmo.embed.words import write_token_file
 from elmo.errors import InputError
+from elmo.weights.token_file import write_token_file
 
-CPU = torch.device("cpu")
+CONFIG = ElmoConfig.preset("tiny", dim=8, projection_dim=3)
 
 
 class Counter:
@@ -39,7 +39,9 @@ def are_long(words):
 
 
 def remember(compute, capacity, file=None):
-    return DeviceWordVectors(compute, 3, capacity, CPU, are_long, file)
+    ids, cpu = SimpleNamespace(are_cut=are_long), torch.device("cpu")
+    source = SimpleNamespace(compute=compute, ids=ids, file=file, device=cpu)
+    return DeviceWordCache(source, CONFIG, "fp32", capacity)
 
 
 def batches_of_words():
@@ -142,9 +144,9 @@ def test_a_failure_between_finding_and_reading_leaves_no_word_without_its_vector
     def fail(*_):
         raise MemoryError
 
-    for step in ("_renumber", "_are_cut"):
+    for step in ("_renumber", "are_cut"):
         with monkeypatch.context() as patch:
-            owner = word_table if step == "_renumber" else vectors
+            owner = word_table if step == "_renumber" else vectors.source.ids
             patch.setattr(owner, step, fail)
             with pytest.raises(MemoryError):
                 vectors.read([["a", "b", "cc"]])
@@ -154,7 +156,7 @@ def test_a_failure_between_finding_and_reading_leaves_no_word_without_its_vector
 
 
 def test_words_on_file_are_read_and_the_others_computed(tmp_path):
-    write_token_file(tmp_path / "tokens.h5", ["a", "b"], Counter(), "f")
+    write_token_file(tmp_path / "tokens.h5", ["a", "b"], [Counter()(["a", "b"])], "f")
     counter = Counter()
     vectors = remember(counter, 10, TokenFile(tmp_path / "tokens.h5"))
     assert torch.equal(vectors.lookup(["b", "c", "a"]), Counter()(["b", "c", "a"]))
@@ -238,7 +240,7 @@ def test_words_read_ahead_are_those_of_the_sentences(sentences, before, capacity
     vectors = remember(Counter(), capacity)
     vectors.read(before)
     ahead = vectors.read_ahead(sentences)
-    assert sizes_of(ahead) == sizes_of(sentences)
+    assert ahead.sizes == list(map(len, sentences))
     fits = len({word for sentence in sentences for word in sentence}) <= capacity
     assert isinstance(ahead, SentencesReadAhead) == fits
     if not fits:
@@ -246,10 +248,10 @@ def test_words_read_ahead_are_those_of_the_sentences(sentences, before, capacity
     vectors.clear()  # another thread may push words out before the batches come
     numbers = data.draw(st.permutations(range(len(sentences))))
     part = data.draw(st.slices(len(sentences)))
-    chosen = take(ahead, numbers)[part]
+    chosen = ahead.take(numbers).take(part)
     words = [word for number in numbers[part] for word in sentences[number]]
-    found = vectors.read(chosen)
-    assert sizes_of(chosen) == [len(sentences[number]) for number in numbers[part]]
+    found = chosen.words()
+    assert chosen.sizes == [len(sentences[number]) for number in numbers[part]]
     assert len(found.vectors) == len(set(words))
     assert torch.equal(found.vectors[found.tokens], Counter()(words).reshape(-1, 3))
     assert found.n_cut == words.count("eeee")
@@ -260,7 +262,7 @@ def test_each_word_of_a_call_is_computed_once():
     vectors = remember(counter, 10)
     ahead = vectors.read_ahead([["a", "b"], ["b", "c"]])
     for number in (1, 0):
-        vectors.read(ahead.take([number]))
+        ahead.take([number]).words()
     assert counter.computed == ["a", "b", "c"]
 
 

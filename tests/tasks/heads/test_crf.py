@@ -121,21 +121,6 @@ def test_the_rules_allow_exactly_the_tags_of_spans(scheme):
         assert keeps == (written(spans_of(names), 3) == names), names
 
 
-def test_iob1_begins_a_span_only_behind_one_of_its_type():
-    rules = tag_rules(["O", "B-X", "I-X", "I-Y"], "iob1")
-    assert rules.transitions[2, 1]
-    assert not rules.transitions[3, 1]
-    assert not rules.start[1]
-    assert rules.start[2]
-
-
-def test_labels_have_no_rules():
-    rules = tag_rules(["NOUN", "VERB"], "labels")
-    assert rules.transitions.all()
-    assert rules.start.all()
-    assert rules.end.all()
-
-
 def test_padding_does_not_change_the_best_path():
     crf, scores, mask = crf_and_scores(3, 4, [3, 5])
     alone = viterbi(scores[:1, :3], mask[:1, :3], *crf.tables())

@@ -40,8 +40,7 @@ def context_free_vectors(model: ELMo, words: Sequence[str], show_progress: bool 
     vectors = np.empty((len(words), model.config.projection_dim), np.float32)
     starts = range(0, len(words), _BATCH)
     for start in tqdm(starts, disable=not show_progress, unit="batch"):
-        some = model.compute_word_vectors(words[start : start + _BATCH])
-        vectors[start : start + _BATCH] = some.numpy()
+        vectors[start : start + _BATCH] = model.word_vectors(words[start : start + _BATCH])
     return vectors
 
 

@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from elmo.backends.cpu.native import FilterKernel, Matrix, highway, highway_places
-from elmo.backends.cpu.products import Bricks, FrozenLinear, frozen_linear
+from elmo.backends.cpu.products import FrozenLinear, Packer, frozen_linear
 from elmo.config import ElmoConfig
 from elmo.model.checkpoint import Tensors
 from elmo.model.layers import CharacterEncoder, Highway, WordEncoder
@@ -58,15 +58,15 @@ class PackedCharacterEncoder:
     Args:
         encoder: The plain encoder.
         config: Sizes.
-        bricks: How to prepare products.
+        packer: How to prepare products.
         consume: Free the plain encoder's weights on the way.
     """
 
     def __init__(
-        self, encoder: CharacterEncoder, config: ElmoConfig, bricks: Bricks, consume: bool
+        self, encoder: CharacterEncoder, config: ElmoConfig, packer: Packer, consume: bool
     ) -> None:
         self._config = config
-        self._dtype = bricks.dtype
+        self._dtype = packer.dtype
         self._activation = {"relu": torch.relu_, "tanh": torch.tanh_}[config.activation]
         self._small = {  # kept to be given back; a megabyte
             name: tensor.detach().clone()
@@ -89,18 +89,18 @@ class PackedCharacterEncoder:
         # Where a filter would reach beyond a word's row, `(max_characters, n_filters)`.
         self._impossible = windows + widths > config.max_characters
         self._kernel: FilterKernel | None = None
-        if bricks.format is not None:
+        if packer.format is not None:
             self._kernel = FilterKernel(widths, self._table.offsets, config.max_characters)
         self._highways: list[PackedHighway | NativeHighway] = []
         for plain in encoder.highways:
             assert isinstance(plain, Highway)
-            kind = PackedHighway if bricks.format is None else NativeHighway
-            self._highways.append(kind(plain, bricks))
+            kind = PackedHighway if packer.format is None else NativeHighway
+            self._highways.append(kind(plain, packer))
             release(plain, consume)
         self._projection: FrozenLinear | None = None
         if isinstance(encoder.projection, nn.Linear):
             self._projection_bias = encoder.projection.bias.detach().clone()
-            self._projection = bricks.linear(encoder.projection.weight, self._projection_bias)
+            self._projection = packer.linear(encoder.projection.weight, self._projection_bias)
         release(encoder, consume)
 
     def __call__(self, ids: Tensor) -> Tensor:
@@ -191,14 +191,14 @@ class PackedHighway:
 
     Args:
         highway: The plain one.
-        bricks: How to prepare the product.
+        packer: How to prepare the product.
     """
 
-    def __init__(self, highway: Highway, bricks: Bricks) -> None:
-        self._dtype = bricks.dtype
+    def __init__(self, highway: Highway, packer: Packer) -> None:
+        self._dtype = packer.dtype
         self._bias = torch.cat([highway.transform.bias, -highway.gate.bias]).detach()
         weight = torch.cat([highway.transform.weight, -highway.gate.weight])
-        self._linear = bricks.linear(weight, self._bias)
+        self._linear = packer.linear(weight, self._bias)
 
     def __call__(self, vectors: Tensor) -> Tensor:
         """Give `(n, dim)` for `(n, dim)`."""
@@ -217,16 +217,16 @@ class NativeHighway:
 
     Args:
         highway: The plain one.
-        bricks: How to prepare the product; with the kernel.
+        packer: How to prepare the product; with the kernel.
     """
 
-    def __init__(self, highway: Highway, bricks: Bricks) -> None:
-        assert bricks.format is not None
+    def __init__(self, highway: Highway, packer: Packer) -> None:
+        assert packer.format is not None
         bias = torch.cat([highway.transform.bias, highway.gate.bias]).detach()
         weight = torch.cat([highway.transform.weight, highway.gate.weight]).detach()
         self._places = highway_places(len(bias) // 2)
         self._bias = F.pad(bias, (0, 1))[self._places]
-        self._matrix = Matrix(F.pad(weight, (0, 0, 0, 1))[self._places], bricks.format)
+        self._matrix = Matrix(F.pad(weight, (0, 0, 0, 1))[self._places], packer.format)
 
     def __call__(self, vectors: Tensor) -> Tensor:
         """Give `(n, dim)` for `(n, dim)`."""
@@ -330,11 +330,11 @@ def _filter_widths(config: ElmoConfig) -> Tensor:
 
 
 def pack_words(
-    encoder: nn.Module, config: ElmoConfig, bricks: Bricks, consume: bool
+    encoder: nn.Module, config: ElmoConfig, packer: Packer, consume: bool
 ) -> PackedCharacterEncoder | PackedWordEncoder:
     """Pack the encoder of a model's words; the arguments are those of the two classes."""
     if isinstance(encoder, CharacterEncoder):
-        return PackedCharacterEncoder(encoder, config, bricks, consume)
+        return PackedCharacterEncoder(encoder, config, packer, consume)
     assert isinstance(encoder, WordEncoder)
     return PackedWordEncoder(encoder, consume)
 

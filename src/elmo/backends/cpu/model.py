@@ -19,21 +19,21 @@ In float32 no result depends on what else is in the batch, bit for bit.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
+from elmo.backends.base import Backend
 from elmo.backends.cpu.characters import falling_logistic_, pack_words, release
 from elmo.backends.cpu.native import FLOAT_INPUTS
 from elmo.backends.cpu.native_layers import LayerInputs, LSTMKernel, ReadingKernel, gate_places
 from elmo.backends.cpu.native_resources import empty_rows, own_threads
-from elmo.backends.cpu.products import Bricks, FrozenLinear, NativeLinear, fit_halves
-from elmo.errors import WeightsError
-from elmo.model.bilm import BiLM, BiLMBase
-from elmo.model.cells import GRU, LSTM, Cell, LayerState
-from elmo.model.checkpoint import Checkpoint, Tensors
+from elmo.backends.cpu.products import FrozenLinear, NativeLinear, Packer, fit_halves
+from elmo.model.bilm import BiLM
+from elmo.model.cells import Cell, LayerState
+from elmo.model.checkpoint import Tensors
 from elmo.model.ids import checked_ids
 from elmo.model.packing import step_runs
 from elmo.model.state import State, zero_state
@@ -50,7 +50,7 @@ _TABLE_BYTES = 96 << 20
 """Up to this size, the first layer's input products of all distinct words are kept together."""
 
 
-class PackedBiLM(BiLMBase):
+class CPUBackend(Backend):
     """A biLM frozen for inference on a CPU.
 
     Args:
@@ -60,28 +60,29 @@ class PackedBiLM(BiLMBase):
             never in memory together. The model cannot be used afterwards.
     """
 
+    cells = ("lstm", "gru")
+
     def __init__(self, bilm: BiLM, precision: Precision = "fp32", consume: bool = False) -> None:
+        super().__init__(bilm, precision, torch.device("cpu"))
         weights = (parameter.detach() for parameter in bilm.parameters() if parameter.dim() == 2)
-        bricks = Bricks(precision, halves_suffice=precision == "fp32" and fit_halves(weights))
-        self.threads: Callable[[], AbstractContextManager[None]] = (
-            nullcontext if bricks.format is None else own_threads
-        )
-        """What should be entered around all of a batch's work, not only what is done here."""
-        self.config = bilm.config
-        self.vocabulary = bilm.vocabulary
-        self.alphabet = bilm.alphabet
-        self.precision: Precision = precision
-        self.boundaries = bilm.boundaries.cpu()
+        packer = Packer(precision, halves_suffice=precision == "fp32" and fit_halves(weights))
+        self._is_native = packer.format is not None
         bilm = bilm.cpu()
         with torch.no_grad():
-            self.words = pack_words(bilm.words, bilm.config, bricks.for_words(), consume)
-            self.forward_layers = [_pack_layer(x, bricks, consume) for x in bilm.forward_layers]
-            self.backward_layers = [_pack_layer(x, bricks, consume) for x in bilm.backward_layers]
+            self.words = pack_words(bilm.words, bilm.config, packer.for_words(), consume)
+            self.forward_layers, self.backward_layers = (
+                [_pack_layer(self.config.cell, cell, packer, consume) for cell in bilm.cells(side)]
+                for side in range(2)
+            )
         self._at_once = _reading_kernel(self)
 
+    def computing(self) -> AbstractContextManager[None]:
+        """Lend PyTorch's threads to the native kernel; see `own_threads`."""
+        return own_threads() if self._is_native else nullcontext()
+
     def encode_words(self, ids: Tensor) -> Tensor:
-        """Give the context-free vectors of words; see `BiLMBase.encode_words`."""
-        with self.threads():
+        """Encode words without their context; see `BiLMBase.encode_words`."""
+        with self.computing():
             return self.words(checked_ids(ids))
 
     def contextualize(
@@ -93,7 +94,7 @@ class PackedBiLM(BiLMBase):
         depth: int | None = None,
     ) -> tuple[list[Tensor], State]:
         """Read a batch of sentences in both directions; see `BiLMBase.contextualize`."""
-        with self.threads():
+        with self.computing():
             if self._at_once is not None and self._at_once.suits(len(vectors), len(tokens)):
                 return self._read_at_once(self._at_once, vectors, tokens, lengths, state, depth)
             return super().contextualize(vectors, tokens, lengths, state, depth)
@@ -117,16 +118,11 @@ class PackedBiLM(BiLMBase):
         return list(layers), final
 
     def layers_of(self, direction: int) -> Sequence[PackedLayer]:
-        """Give the recurrent layers of one direction."""
+        """Return the recurrent layers of one direction."""
         return (self.forward_layers, self.backward_layers)[direction]
 
-    def to_checkpoint(self) -> Checkpoint:
-        """Give the weights back as they were, in the form that can be saved."""
-        if self.precision != "fp32":
-            raise WeightsError(
-                f"the weights were rounded to {self.precision} when they were loaded and cannot be "
-                "saved; load the model with precision='fp32' to save or move it"
-            )
+    def tensors(self) -> Tensors:
+        """Return the weights; see `Backend.tensors`."""
         tensors = _named("words", self.words.tensors())
         for name, layers in (
             ("forward_layers", self.forward_layers),
@@ -134,12 +130,7 @@ class PackedBiLM(BiLMBase):
         ):
             for number, layer in enumerate(layers):
                 tensors |= _named(f"{name}.{number}", layer.tensors())
-        return Checkpoint(
-            config=self.config,
-            tensors=tensors,
-            vocabulary=self.vocabulary,
-            alphabet=self.alphabet,
-        )
+        return tensors
 
 
 class PackedLayer:
@@ -147,7 +138,7 @@ class PackedLayer:
 
     Args:
         layer: The plain layer.
-        bricks: How to prepare products.
+        packer: How to prepare products.
         consume: Free the plain layer's weights on the way.
     """
 
@@ -161,21 +152,21 @@ class PackedLayer:
     output_scale: float = 1.0
     """Factor of the projection."""
 
-    def __init__(self, layer: Cell, bricks: Bricks, consume: bool) -> None:
-        self._dtype = bricks.dtype
+    def __init__(self, layer: Cell, packer: Packer, consume: bool) -> None:
+        self._dtype = packer.dtype
         self._cell_clip, self._proj_clip = layer.cell_clip, layer.proj_clip
         self._small = {
             name: tensor.detach().clone()
             for name, tensor in layer.named_parameters()
             if name.endswith("bias")
         }
-        self._input = bricks.linear(
+        self._input = packer.linear(
             self._reorder(layer.input_weight), self._reorder(layer.gate_bias())
         )
-        self._recurrent = bricks.linear(self._reorder(layer.recurrent_weight))
+        self._recurrent = packer.linear(self._reorder(layer.recurrent_weight))
         self._projection: FrozenLinear | None = None
         if layer.projection_weight is not None:
-            self._projection = bricks.linear(self.output_scale * layer.projection_weight)
+            self._projection = packer.linear(self.output_scale * layer.projection_weight)
         self._gates_dim = len(self._reorder(layer.gate_bias()))
         release(layer, consume)
 
@@ -302,15 +293,15 @@ class NativeLSTM(PackedLayer):
 
     Args:
         layer: The plain layer; without a projection, only for formats that do not round cells.
-        bricks: How to prepare products.
+        packer: How to prepare products.
         consume: Free the plain layer's weights on the way.
     """
 
-    def __init__(self, layer: Cell, bricks: Bricks, consume: bool) -> None:
+    def __init__(self, layer: Cell, packer: Packer, consume: bool) -> None:
         self._dim = layer.recurrent_weight.shape[0] // 4
         self._places = gate_places(self._dim)
         hidden = layer.recurrent_weight.shape[1]
-        super().__init__(layer, bricks, consume)
+        super().__init__(layer, packer, consume)
         assert isinstance(self._input, NativeLinear)
         assert self._input.bias is not None
         assert isinstance(self._recurrent, NativeLinear)
@@ -396,18 +387,16 @@ class PackedGRU(PackedLayer):
         return self._project(memory)
 
 
-def _pack_layer(layer: nn.Module, bricks: Bricks, consume: bool) -> PackedLayer:
-    if isinstance(layer, LSTM):
-        if bricks.format is not None and (
-            layer.projection_weight is not None or bricks.format in FLOAT_INPUTS
-        ):
-            return NativeLSTM(layer, bricks, consume)
-        return PackedLSTM(layer, bricks, consume)
-    assert isinstance(layer, GRU)
-    return PackedGRU(layer, bricks, consume)
+def _pack_layer(cell: str, layer: Cell, packer: Packer, consume: bool) -> PackedLayer:
+    if cell == "gru":
+        return PackedGRU(layer, packer, consume)
+    native = packer.format is not None and (
+        layer.projection_weight is not None or packer.format in FLOAT_INPUTS
+    )
+    return (NativeLSTM if native else PackedLSTM)(layer, packer, consume)
 
 
-def _reading_kernel(bilm: PackedBiLM) -> ReadingKernel | None:
+def _reading_kernel(bilm: CPUBackend) -> ReadingKernel | None:
     """Give what reads a few sentences in one call, if all layers are native."""
     directions = (bilm.forward_layers, bilm.backward_layers)
     forward, backward = (

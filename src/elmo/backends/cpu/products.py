@@ -179,7 +179,7 @@ def _require_precision(precision: Precision) -> None:
         )
 
 
-class Bricks:
+class Packer:
     """How weights are prepared at one precision.
 
     Without the native kernel, and for bf16 without instructions for it, products are computed in
@@ -204,7 +204,7 @@ class Bricks:
         self.dtype = torch.bfloat16 if by_onednn else torch.float32
         """In which numbers products want their inputs."""
 
-    def for_words(self) -> Bricks:
+    def for_words(self) -> Packer:
         """Give how the encoder of words is prepared: with inputs of 16 bits where others have 8.
 
         It runs once for each distinct word, so that this costs little, and what is lost there is

@@ -11,7 +11,7 @@ from torch import Tensor
 from elmo.backends.gpu.kernels.inference_cell import Target, lstm_cell, store_step
 from elmo.backends.gpu.kernels.inference_row import cell_of_one_row, project_one_row
 from elmo.config import ElmoConfig
-from elmo.model.cells import LSTM
+from elmo.model.cells import Cell
 from elmo.model.checkpoint import Tensors
 from elmo.model.packing import step_runs
 from elmo.model.state import State
@@ -35,7 +35,7 @@ class FusedLayer:
 
     def __init__(
         self,
-        sides: tuple[LSTM, LSTM],
+        sides: tuple[Cell, Cell],
         config: ElmoConfig,
         dtype: torch.dtype,
         device: torch.device,

@@ -29,15 +29,15 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from elmo.backends.base import Backend
 from elmo.backends.gpu.characters import FusedCharacterEncoder
 from elmo.backends.gpu.kernels.gpu import next_power_of_2, triton_ready
 from elmo.backends.gpu.kernels.inference_graphs import GraphCache, Tensors
 from elmo.backends.gpu.layer import Buffers, FusedLayer, ProductRoom, product_bytes
-from elmo.config import ElmoConfig
-from elmo.errors import ConfigError, WeightsError
-from elmo.model.bilm import BiLM, BiLMBase
-from elmo.model.cells import LSTM
-from elmo.model.checkpoint import Checkpoint
+from elmo.backends.gpu.word_table import DeviceWordCache
+from elmo.backends.words import WordCache, WordSource
+from elmo.errors import ConfigError
+from elmo.model.bilm import BiLM
 from elmo.model.ids import checked_ids
 from elmo.model.layers import CharacterEncoder
 from elmo.model.packing import pack_on, padded_places
@@ -64,29 +64,6 @@ _GRAPH_ROOM = 8
 """A recording, which keeps its memory, may take this part of what input products may take."""
 
 
-def can_fuse(config: ElmoConfig) -> bool:
-    """Tell whether a model of these sizes can be fused: all that were published can."""
-    return config.cell == "lstm"
-
-
-def on_gpu(bilm: BiLM, precision: Precision, place: torch.device) -> BiLM | FusedBiLM:
-    """Put a model on a GPU, fused if it can be; the model that is given is emptied.
-
-    Args:
-        bilm: The model.
-        precision: See `FusedBiLM`. There are no products of int8 on a GPU.
-        place: The GPU, or another device that is not a CPU.
-    """
-    if place.type == "cuda" and can_fuse(bilm.config):
-        return FusedBiLM(bilm, precision, place)
-    if precision != "fp32":
-        raise ConfigError(
-            f"precision is {precision!r}, expected 'fp32' for a model with cell "
-            f"{bilm.config.cell!r} on {place}"
-        )
-    return bilm.to(place).requires_grad_(False)
-
-
 class _Batch(NamedTuple):
     """How sentences are laid out for reading; see `batching.Packing`."""
 
@@ -100,7 +77,7 @@ class _Batch(NamedTuple):
     """Where rows whose sentence has ended stay: which go on at each step, int32 `(steps, rows)`."""
 
 
-class FusedBiLM(BiLMBase):
+class GPUBackend(Backend):
     """A biLM frozen for inference on a GPU.
 
     Args:
@@ -110,6 +87,9 @@ class FusedBiLM(BiLMBase):
         device: Where to compute; where the model is if None.
         compiled: Whether to run Triton kernels; if None, where they can run.
     """
+
+    cells = ("lstm",)
+    cache_mb = 512
 
     def __init__(
         self,
@@ -124,14 +104,7 @@ class FusedBiLM(BiLMBase):
                 f"precision is {precision!r}, expected one of {', '.join(DTYPES)} on {place}; "
                 "use device='cpu' for the others"
             )
-        if not can_fuse(bilm.config):
-            raise ConfigError(f"cell is {bilm.config.cell!r}, only 'lstm' can be fused")
-        self.config = bilm.config
-        self.vocabulary = bilm.vocabulary
-        self.alphabet = bilm.alphabet
-        self.precision: Precision = precision
-        self.device = place
-        self.boundaries = bilm.boundaries.to(place)
+        super().__init__(bilm, precision, place)
         self._compiled = triton_ready(place) if compiled is None else compiled
         self._dtype = DTYPES[precision]
         self._encoder = bilm.words.to(place).requires_grad_(False)
@@ -140,12 +113,14 @@ class FusedBiLM(BiLMBase):
             if isinstance(self._encoder, CharacterEncoder):
                 self._characters = FusedCharacterEncoder(self._encoder, self.config, self._compiled)
             self._layers = [
-                FusedLayer((forward, backward), self.config, self._dtype, place, self._compiled)
-                for forward, backward in zip(bilm.forward_layers, bilm.backward_layers, strict=True)
-                if isinstance(forward, LSTM) and isinstance(backward, LSTM)
+                FusedLayer(sides, self.config, self._dtype, place, self._compiled)
+                for sides in zip(bilm.cells(0), bilm.cells(1), strict=True)
             ]
         self._room = ProductRoom.on(place)
         self._graphs = GraphCache() if place.type == "cuda" else None
+
+    def _cache_words(self, source: WordSource, capacity: int) -> WordCache:
+        return DeviceWordCache(source, self.config, self.precision, capacity)
 
     @torch.no_grad()
     def encode_words(self, ids: Tensor) -> Tensor:
@@ -189,24 +164,14 @@ class FusedBiLM(BiLMBase):
                 )
         return list(outputs), State(*final)
 
-    def to_checkpoint(self) -> Checkpoint:
-        """Give the weights back as they were, in the form that can be saved."""
-        if self.precision != "fp32":
-            raise WeightsError(
-                f"the weights were rounded to {self.precision} when they were loaded and cannot be "
-                "saved; load the model with precision='fp32' to save or move it"
-            )
+    def tensors(self) -> dict[str, Tensor]:
+        """Return the weights; see `Backend.tensors`."""
         tensors = {f"words.{name}": t.cpu() for name, t in self._encoder.state_dict().items()}
         for direction, side in enumerate(("forward_layers", "backward_layers")):
             for number, layer in enumerate(self._layers):
                 weights = layer.tensors(direction)
                 tensors |= {f"{side}.{number}.{name}": t for name, t in weights.items()}
-        return Checkpoint(
-            config=self.config,
-            tensors=tensors,
-            vocabulary=self.vocabulary,
-            alphabet=self.alphabet,
-        )
+        return tensors
 
     # --- reading ----------------------------------------------------------------------------------
 

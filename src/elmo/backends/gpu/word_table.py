@@ -9,9 +9,8 @@ sentences from here and there, and lookups that jump about in memory take longer
 
 from __future__ import annotations
 
-import threading
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import chain, count, islice
 from typing import NamedTuple
 
@@ -21,59 +20,50 @@ import torch
 from torch import Tensor
 
 from elmo.backends.gpu.kernels.word_numbers import find_words, renumber_runs
-from elmo.embed.words import ComputeVectors, TokenFile
+from elmo.backends.words import ListedSentences, Sentences, WordCache, WordsOfBatch, WordSource
+from elmo.config import ElmoConfig
 from elmo.errors import InputError
-from elmo.runtime.devices import send
+from elmo.runtime.devices import is_out_of_memory, send
 from elmo.runtime.interrupts import interrupts_later
+from elmo.settings import Precision
 from elmo.text.characters import ragged_positions
 from elmo.text.sentences import Words, checked_sentences
 
 Numbers = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 
+_FIRST_WINDOW_BATCHES = 1
+"""Batches whose sentences are looked up and sorted together at the beginning of a call."""
+_GPU_BOUND_WEIGHTS = 16_000_000
+"""A GPU that multiplies each word with so many weights takes longer than the host with words."""
+_EXACT_COST = 16
+"""How many times as long a GPU takes for a product in float32."""
 _MOST_AHEAD = 1 << 18
 """Distinct words that are looked up ahead at most: those that are new are spelt at once."""
 
 
-class WordsOfBatch(NamedTuple):
-    """The words of a batch, on a device."""
-
-    vectors: Tensor
-    """Vectors of the distinct words, `(m, dim)`."""
-    tokens: Tensor
-    """Which of them stands at each place, one sentence after another, int64 `(n,)`."""
-    n_cut: int
-    """How many of the n are longer than the model reads and lose their end."""
-
-
-class DeviceWordVectors:
-    """Word vectors by word, on a device: from memory, else from a file, else computed.
+class DeviceWordCache(WordCache):
+    """Word vectors on a device: from memory, else from a file, else computed.
 
     Args:
-        compute: Gives the vectors `(n, dim)` of n distinct words, on the device.
-        dim: Width of a vector.
-        capacity: How many vectors are kept; those not asked for longest go first.
-        device: Where vectors are kept.
-        are_cut: Tells which words are longer than the model reads.
-        file: Precomputed vectors.
+        source: See `WordCache`.
+        config: Sizes of the model.
+        precision: That of the model.
+        capacity: How many vectors are kept; the least recently used go first.
     """
 
+    checks_words = True
+
     def __init__(
-        self,
-        compute: ComputeVectors,
-        dim: int,
-        capacity: int,
-        device: torch.device,
-        are_cut: Callable[[Sequence[str]], Flags],
-        file: TokenFile | None = None,
+        self, source: WordSource, config: ElmoConfig, precision: Precision, capacity: int
     ) -> None:
-        self._compute = compute
-        self._capacity = capacity
-        self._device = device
-        self._are_cut = are_cut
-        self._file = file
-        self._table = torch.empty(capacity, dim, device=device)
-        self._lock = threading.Lock()
+        super().__init__(source, capacity)
+        self._device = source.device
+        self._table = torch.empty(capacity, config.projection_dim, device=self._device)
+        # Inputs and hidden state to four gates, cells to hidden state, in both directions.
+        layer = 2 * 9 * config.dim * config.projection_dim
+        cost = _EXACT_COST if precision == "fp32" else 1
+        self._products_of_a_word = config.n_layers * layer * cost
         self._forget()
 
     def __len__(self) -> int:
@@ -94,27 +84,53 @@ class DeviceWordVectors:
         self._batch = 0
 
     def lookup(self, words: Sequence[str]) -> Tensor:
-        """Give the vectors of words, shape `(len(words), dim)`."""
+        """Return the vectors of words, shape `(len(words), dim)`."""
         found = self.read([list(words)])
         return found.vectors[found.tokens]
 
-    def read(self, sentences: Sentences) -> WordsOfBatch:
-        """Give the words of a batch."""
-        if isinstance(sentences, SentencesReadAhead):
-            return sentences.words_of_batch()
+    def windows(self, sentences: Sequence[Words], max_rows: int) -> Iterator[tuple[int, Sentences]]:
+        """Cut a call into windows and look up their words ahead; see `WordCache.windows`.
+
+        A GPU computes a window while the host looks up the words of the next one. The first is
+        small, so that there is soon something to compute; each of the others is twice as large.
+        With a small model the GPU is done before the host anyway, and one window is best: in the
+        batches of several, more time steps are launched.
+        """
+        if len(sentences) == 1:  # nothing could be looked up meanwhile
+            yield 0, ListedSentences(self, sentences)
+            return
+        first = 0
+        is_gpu_bound = self._products_of_a_word >= _GPU_BOUND_WEIGHTS
+        size = _FIRST_WINDOW_BATCHES * max_rows if is_gpu_bound else len(sentences)
+        while first < len(sentences):
+            yield first, self._try_ahead(sentences[first : first + size], first)
+            first, size = first + size, 2 * size
+
+    def _try_ahead(self, sentences: Sequence[Words], first: int) -> Sentences:
+        """Look up the words of sentences ahead, if the GPU's memory is enough."""
+        try:
+            return self.read_ahead(sentences, first)
+        except RuntimeError as error:
+            if not is_out_of_memory(error):
+                raise
+        torch.cuda.empty_cache()  # here, not above: the error holds what did not fit
+        return ListedSentences(self, sentences)
+
+    def read(self, sentences: Sequence[Words]) -> WordsOfBatch:
+        """Look up the words of a batch."""
         with interrupts_later(), self._lock:
             text = self._read(*_renumber(self._find(sentences), self._limit()))
         return _as_batch(text.vectors, text.tokens, text.cut)
 
     def read_ahead(self, sentences: Sequence[Words], first: int = 0) -> Sentences:
-        """Look the words of many sentences up, so that `read` of some of them need not.
+        """Look up the words of many sentences at once, for all batches that are made of them.
 
         Args:
-            sentences: Lists of what should be words, which is found out here.
-            first: The number of the first sentence, for what is said of those that are not.
+            sentences: Lists of what should be words, which is checked here.
+            first: The number of the first sentence, for the error that names what is not a word.
 
         Returns:
-            What stands for the sentences; as they were where they have too many distinct words.
+            The sentences, not looked up where they have too many distinct words.
         """
         with interrupts_later(), self._lock:
             slots = self._find(sentences, first)
@@ -122,7 +138,7 @@ class DeviceWordVectors:
             distinct, tokens = _renumber(slots, self._limit())
             if len(distinct) > limit:
                 self._slots.drop(self._slots.take_new())
-                return sentences
+                return ListedSentences(self, sentences)
             text = self._read(distinct, tokens)
         sizes = np.fromiter(map(len, sentences), dtype=np.int64, count=len(sentences))
         return SentencesReadAhead(text, np.cumsum(sizes) - sizes, sizes)
@@ -143,7 +159,7 @@ class DeviceWordVectors:
         self._batch += 1
         self._used[known] = self._batch
         try:
-            new_cut = self._are_cut(new_words)
+            new_cut = self.source.ids.are_cut(new_words)
             new = self._obtain(new_words)
             vectors = self._table.index_select(0, send(known, self._device))
             if new_words:
@@ -172,17 +188,18 @@ class DeviceWordVectors:
     def _obtain(self, words: Sequence[str]) -> Tensor:
         """Read or compute the vectors of new words."""
         vectors = self._table.new_empty(len(words), self._table.shape[1])
-        rows = [None if self._file is None else self._file.row(word) for word in words]
+        file = self.source.file
+        rows = [None if file is None else file.row(word) for word in words]
         missing = [place for place, row in enumerate(rows) if row is None]
         on_file = [(place, row) for place, row in enumerate(rows) if row is not None]
         if len(missing) == len(words):
-            return self._compute(words) if words else vectors
+            return self.source.compute(words) if words else vectors
         if missing:
-            computed = self._compute([words[place] for place in missing])
+            computed = self.source.compute([words[place] for place in missing])
             vectors[send(np.array(missing), self._device)] = computed
-        if self._file is not None:
+        if file is not None:
             places, file_rows = np.array(on_file).T
-            read = send(self._file.vectors(file_rows), self._device)
+            read = send(file.vectors(file_rows), self._device)
             vectors[send(places.copy(), self._device)] = read
         return vectors
 
@@ -234,43 +251,25 @@ class SentencesReadAhead:
     def __init__(self, text: _Text, starts: Numbers, sizes: Numbers) -> None:
         self._text = text
         self._starts = starts
-        self.sizes = sizes
+        self._sizes = sizes
 
-    def __len__(self) -> int:
-        return len(self.sizes)
+    @property
+    def sizes(self) -> list[int]:
+        """Words of each sentence."""
+        sizes: list[int] = self._sizes.tolist()
+        return sizes
 
-    def __getitem__(self, part: slice) -> SentencesReadAhead:
-        return SentencesReadAhead(self._text, self._starts[part], self.sizes[part])
+    def take(self, numbers: Sequence[int] | slice) -> SentencesReadAhead:
+        """Return some of the sentences."""
+        chosen = numbers if isinstance(numbers, slice) else np.asarray(numbers, dtype=np.int64)
+        return SentencesReadAhead(self._text, self._starts[chosen], self._sizes[chosen])
 
-    def take(self, numbers: Sequence[int]) -> SentencesReadAhead:
-        """Give some of the sentences."""
-        chosen = np.asarray(numbers, dtype=np.int64)
-        return SentencesReadAhead(self._text, self._starts[chosen], self.sizes[chosen])
-
-    def words_of_batch(self) -> WordsOfBatch:
-        """Give the words of these sentences."""
+    def words(self) -> WordsOfBatch:
+        """Return the words of all these sentences."""
         text = self._text
-        distinct, tokens = _renumber_runs(text.tokens, self._starts, self.sizes, len(text.vectors))
+        distinct, tokens = _renumber_runs(text.tokens, self._starts, self._sizes, len(text.vectors))
         vectors = text.vectors.index_select(0, send(distinct, text.vectors.device))
         return _as_batch(vectors, tokens, text.cut[distinct])
-
-
-Sentences = Sequence[Words] | SentencesReadAhead
-
-
-def sizes_of(sentences: Sentences) -> list[int]:
-    """Give how many words each sentence has."""
-    if isinstance(sentences, SentencesReadAhead):
-        sizes: list[int] = sentences.sizes.tolist()
-        return sizes
-    return list(map(len, sentences))
-
-
-def take(sentences: Sentences, numbers: Sequence[int]) -> Sentences:
-    """Give some of the sentences."""
-    if isinstance(sentences, SentencesReadAhead):
-        return sentences.take(numbers)
-    return [sentences[number] for number in numbers]
 
 
 class _Text(NamedTuple):

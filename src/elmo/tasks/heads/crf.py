@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
-from elmo.tasks.tag_schemes import OUTSIDE, Scheme, split_tag
+from elmo.tasks.tag_schemes import OUTSIDE, split_tag
 
 FORBIDDEN = -1e4
 """Score of a forbidden transition: nothing outweighs it, and gradients stay finite."""
@@ -30,29 +31,15 @@ class TagRules:
     """`(tags,)`."""
 
 
-def tag_rules(tags: Sequence[str], scheme: Scheme) -> TagRules:
-    """Return the rules of a scheme.
-
-    Args:
-        tags: All tags.
-        scheme: `iob2`, `bioes` (also in BILOU letters), or `labels`, where all is allowed. In
-            `iob1` only a `B` where no span of that type ended is forbidden.
-    """
+def tag_rules(tags: Sequence[str], scheme: Literal["iob2", "bioes"]) -> TagRules:
+    """Return the rules of a scheme; `bioes` may be written in BILOU letters."""
+    follows = _follows_iob2 if scheme == "iob2" else _follows_bioes
     n = len(tags)
-    if scheme == "labels":
-        every = torch.ones(n, dtype=torch.bool)
-        return TagRules(torch.ones(n, n, dtype=torch.bool), every, every.clone())
-    allowed = {"iob1": _follows_iob1, "iob2": _follows_iob2, "bioes": _follows_bioes}[scheme]
     return TagRules(
-        torch.tensor([[allowed(a, b) for b in tags] for a in tags], dtype=torch.bool).view(n, n),
-        torch.tensor([allowed(OUTSIDE, tag) for tag in tags], dtype=torch.bool),
-        torch.tensor([allowed(tag, OUTSIDE) for tag in tags], dtype=torch.bool),
+        torch.tensor([[follows(a, b) for b in tags] for a in tags], dtype=torch.bool).view(n, n),
+        torch.tensor([follows(OUTSIDE, tag) for tag in tags], dtype=torch.bool),
+        torch.tensor([follows(tag, OUTSIDE) for tag in tags], dtype=torch.bool),
     )
-
-
-def _follows_iob1(first: str, second: str) -> bool:
-    (_, kind), (prefix, other) = split_tag(first), split_tag(second)
-    return prefix != "B" or (first != OUTSIDE and kind == other)
 
 
 def _follows_iob2(first: str, second: str) -> bool:
@@ -63,9 +50,7 @@ def _follows_iob2(first: str, second: str) -> bool:
 def _follows_bioes(first: str, second: str) -> bool:
     (before, kind), (prefix, other) = split_tag(first), split_tag(second)
     inside = before in "BI"
-    if prefix in "IEL":
-        return inside and kind == other
-    return not inside
+    return inside and kind == other if prefix in "IEL" else not inside
 
 
 def viterbi(

@@ -48,9 +48,7 @@ def split_snli(source: Path, out: Path) -> Parts:
     Train: SNLI's dev set without `TUNED_PAIRS` pairs, and the counterfactual `cad-train`, without
     pairs whose premise is in test or in the pairs held out. Dev: the pairs held out. Test: SNLI's.
 
-    Args:
-        source: A folder with `snli_1.0_dev.jsonl`, `snli_1.0_test.jsonl` and `cad-train.tsv`.
-        out: Folder for `train.jsonl`, `dev.jsonl` and `test.jsonl`.
+    From `snli_1.0_dev.jsonl`, `snli_1.0_test.jsonl` and `cad-train.tsv`.
     """
     given = _pairs_of_lines(_find(source, "snli_1.0_dev.jsonl"))
     test = _pairs_of_lines(_find(source, "snli_1.0_test.jsonl"))
@@ -65,9 +63,7 @@ def split_snli(source: Path, out: Path) -> Parts:
 def split_squad(source: Path, out: Path) -> Parts:
     """Hold out articles of SQuAD's training set; its dev set becomes test.
 
-    Args:
-        source: A folder with `train-v1.1*.json` and `dev-v1.1*.json`.
-        out: Folder for `train.json`, `dev.json` and `test.json`.
+    From `train-v1.1*.json` and `dev-v1.1*.json`.
     """
     content = _json(_find(source, "train-v1.1*.json"))
     articles = content["data"]
@@ -84,9 +80,7 @@ def split_squad(source: Path, out: Path) -> Parts:
 def split_litbank(source: Path, out: Path) -> Parts:
     """Split LitBank by document, sorted by name: the first 80, the next 10, the last 10.
 
-    Args:
-        source: A folder with 100 files `*.conll`.
-        out: Folder for `train.conll`, `dev.conll` and `test.conll`.
+    From 100 files `*.conll`.
     """
     files = find_documents(source)
     if len(files) != sum(_LITBANK_PARTS):
@@ -98,9 +92,7 @@ def split_litbank(source: Path, out: Path) -> Parts:
 def split_agnews(source: Path, out: Path) -> Parts:
     """Split AG News, which is one file here, at random: 80, 10 and 10 %.
 
-    Args:
-        source: A folder with one file `*.csv` whose first line has the names of the columns.
-        out: Folder for `train.csv`, `dev.csv` and `test.csv`.
+    From one file `*.csv` whose first line has the names of the columns.
     """
     text = _text(_find(source, "*.csv"))
     header, *rows = list(csv.reader(text.splitlines(keepends=True)))
@@ -113,9 +105,7 @@ def split_agnews(source: Path, out: Path) -> Parts:
 def split_trec(source: Path, out: Path) -> Parts:
     """Hold out a tenth of TREC's training questions; write tsv in UTF-8.
 
-    Args:
-        source: A folder with `TREC.train.all` and `TREC.test.all`, in Latin-1.
-        out: Folder for `train.tsv`, `dev.tsv` and `test.tsv`.
+    From `TREC.train.all` and `TREC.test.all`, in Latin-1.
     """
     given = [
         [

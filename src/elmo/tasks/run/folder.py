@@ -35,15 +35,11 @@ from elmo.tasks.kinds import find_task
 from elmo.tasks.recipe import Recipe
 from elmo.tasks.run.network import TaskNetwork
 from elmo.tasks.settings import TaskSettings
-from elmo.text.vector_sources import VectorSource, open_vectors
+from elmo.text.vector_sources import open_vectors
 from elmo.weights.storage import save_checkpoint
 
-CONFIG_FILE, WEIGHTS_FILE, WORDS_FILE, ELMO_FOLDER = (
-    "config.json",
-    "model.safetensors",
-    "words.txt",
-    "elmo",
-)
+CONFIG_FILE, WEIGHTS_FILE = "config.json", "model.safetensors"
+WORDS_FILE, ELMO_FOLDER = "words.txt", "elmo"
 _KIND = "elmo-task"
 _BILM = "features.bilm."
 
@@ -76,7 +72,7 @@ def save_task(
         "kind": _KIND,
         "version": __version__,
         "task": task.name,
-        "fields": dataclasses.asdict(task),  # type: ignore[call-overload]
+        "fields": dataclasses.asdict(task),
         "settings": settings.to_dict(),
         "recipe": dataclasses.asdict(recipe),
         "elmo": features.elmo
@@ -162,20 +158,14 @@ def _static(
         raise WeightsError(
             f"{folder / WORDS_FILE} has {len(words)} words, {WEIGHTS_FILE} {len(table)} vectors"
         )
-    source = _source(settings) if settings.static == "glove" else None
+    source = None
+    if settings.static == "glove":
+        try:
+            source = open_vectors(settings.vectors)
+        except MissingFileError as error:
+            unknown = "words that were not in the data of the head count as unknown"
+            warnings.warn(f"{error}; {unknown}", ElmoWarning, stacklevel=2)
     return StaticWords(words, table, learned=config["static"]["learned"], source=source)
-
-
-def _source(settings: TaskSettings) -> VectorSource | None:
-    try:
-        return open_vectors(settings.vectors)
-    except MissingFileError as error:
-        warnings.warn(
-            f"{error}. Words that were not in the data of the head count as unknown",
-            ElmoWarning,
-            stacklevel=2,
-        )
-        return None
 
 
 def _read_config(folder: Path) -> dict[str, Any]:
