@@ -40,6 +40,15 @@ class Check(NamedTuple):
     holds: Callable[[Any], bool]
 
 
+class Group(NamedTuple):
+    """The heading of a flag in help texts, as metadata of a field: `Annotated[int, Group("...")]`.
+
+    Flags without a group come first: the ten or so that users need most.
+    """
+
+    name: str
+
+
 def at_least(least: int) -> Check:
     """Return the check of a lower bound."""
     return Check(f"at least {least:,}", lambda value: value >= least)

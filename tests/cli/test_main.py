@@ -4,15 +4,45 @@ import errno
 import os
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
 import h5py
 import pytest
 
+from elmo.cli.base import App, Flags, print_panel
 from elmo.cli.main import main
 from elmo.hub.names import is_untrained
+from elmo.settings import Group, Settings, at_least
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Grouped(Settings):
+    """Settings of a command with groups."""
+
+    often: int = 1
+    """What everybody needs."""
+    rarely: Annotated[int, at_least(1), Group("Details")] = 1
+    """What few need."""
+
+
+def test_help_shows_flags_under_the_headings_of_their_fields_and_the_others_first(capsys):
+    command = App(name="command", help_formatter=print_panel)
+
+    @command.command
+    def run(*, settings: Annotated[Grouped, Flags] = Grouped()):  # noqa: B008
+        pass
+
+    command(["run", "--help"], result_action="return_value")
+    lines = capsys.readouterr().out.splitlines()
+    found = [
+        n for part in ("--often", "Details", "--rarely") for n, x in enumerate(lines) if part in x
+    ]
+    assert len(found) == 3
+    assert found == sorted(found)
 
 
 @pytest.mark.parametrize(

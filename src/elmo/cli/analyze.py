@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from cyclopts import App, Parameter
+from cyclopts import Parameter
 
 from elmo.analysis.settings import (
     ContextualitySettings,
@@ -19,7 +19,7 @@ from elmo.analysis.settings import (
     SenseSettings,
     SimilarSettings,
 )
-from elmo.cli.base import DONE, STOPPED, Flags, Quiet, app, load_model, say, show
+from elmo.cli.base import DONE, STOPPED, App, Flags, Quiet, app, load_model, say, show
 from elmo.errors import ElmoError
 from elmo.runtime.tables import counted
 from elmo.settings import ModelChoice

@@ -5,14 +5,15 @@ from __future__ import annotations
 import sys
 from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, get_args
 
-from cyclopts import App, ArgumentCollection, CycloptsError, Parameter
+import cyclopts
+from cyclopts import ArgumentCollection, CycloptsError, Parameter
 
 from elmo import __version__
 from elmo.errors import ConfigError, MissingFileError
 from elmo.runtime.files import output_errors
-from elmo.settings import EmbedSettings, ModelChoice
+from elmo.settings import EmbedSettings, Group, ModelChoice
 
 if TYPE_CHECKING:
     from elmo.embedder import ELMo
@@ -39,6 +40,25 @@ def print_panel(console: Any, options: Any, panel: Any, without: Collection[str]
         if isinstance(text, Text):
             entry.description.primary_renderable = Text(" ".join(text.plain.split()), end=text.end)
     DefaultFormatter()(console, options, panel)
+
+
+class App(cyclopts.App):
+    """An application whose help shows flags under the `Group` that their fields are annotated with.
+
+    Commands are applications of the same class, so that this one reaches them all.
+    """
+
+    def assemble_argument_collection(self, **settings: Any) -> ArgumentCollection:
+        """Return the flags of a command, each in its group; groups in the order of the fields."""
+        found = super().assemble_argument_collection(**settings)
+        panels: dict[str, cyclopts.Group] = {}
+        for argument in found:
+            for group in get_args(argument.field_info.annotation)[1:]:
+                if isinstance(group, Group):
+                    panel = cyclopts.Group(group.name, sort_key=1 + len(panels))
+                    shown = Parameter(group=panels.setdefault(group.name, panel))
+                    argument.parameter = Parameter.combine(argument.parameter, shown)
+        return found
 
 
 app = App(
