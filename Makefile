@@ -23,6 +23,7 @@ test: lint types tests
 lint: .venv/dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/codespell
 
 types: .venv/dev
 	$(BIN)/mypy
