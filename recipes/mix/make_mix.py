@@ -8,7 +8,7 @@ written as often as its source's weight says, and `elmo prepare` makes the corpu
 
     OUT/corpus             to train on; its held-out side is all held-out text
     OUT/heldout-KIND       the held-out text of one kind alone, for `elmo perplexity`
-    OUT/mix.json           counts, unknown rates and licences, by source
+    OUT/mix.json           counts, unknown rates and licenses, by source
     OUT/texts              what was prepared, to look at; may be deleted
 """
 
@@ -80,7 +80,7 @@ class Source:
     kind: str
     """What its held-out text is judged as: encyclopedia, news, talk, ..."""
     files: list[str]
-    licence: str
+    license: str
     origin: str = ""
     passes: float = 1.0
     """How often its documents are read in an epoch; of 0.3, three documents of ten are taken."""
@@ -556,7 +556,7 @@ def _side(folder: Path, side: str) -> dict[str, Any]:
 
 def _facts(source: Source, mixer: Mixer) -> dict[str, Any]:
     found = vars(mixer.found[source.name])
-    about = {name: getattr(source, name) for name in ("kind", "licence", "origin", "passes")}
+    about = {name: getattr(source, name) for name in ("kind", "license", "origin", "passes")}
     counts = {name: value for name, value in found.items() if not isinstance(value, Counter)}
     tables = {name: dict(value) for name, value in found.items() if isinstance(value, Counter)}
     return about | tables | counts
