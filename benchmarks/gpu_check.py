@@ -1,4 +1,4 @@
-"""Check a checkout on one GPU beside an older one, in less than ten minutes.
+"""Compare a checkout with an older one on one GPU, in less than ten minutes.
 
     make gpu-check OLD=../old                       # writes gpu-check/report.txt and report.json
     python -m benchmarks.gpu_check OLD NEW --out FOLDER --site folder/with/further/packages
@@ -226,7 +226,7 @@ def _train(check: Check, tree: Tree, data: Path, size: str, limit: float) -> flo
 
 
 def start_preparing(check: Check) -> Any:
-    """Start to prepare the corpus that both trees train on, beside the tests."""
+    """Prepare the corpus that both trees train on in the background, while tests run."""
     text = check.work / "text.txt"
     number = CORPUS_SENTENCES["cuda" if check.on_gpu else "cpu"]
     lines = [" ".join(sentence) for sentence in make_sentences(number)]
@@ -275,7 +275,7 @@ def save(check: Check, start: float) -> None:
 
 
 def is_fine(check: Check) -> bool:
-    """Tell whether all parts are there, tests passed, and no ratio is below the bound."""
+    """Return whether all parts are there, tests passed, and no ratio is below the bound."""
     found, bound = check.found, check.choices.bound
     values = [ratio.value for ratio in found.get("embedding", [])]
     values += [row["value"] for row in found.get("training", [])]

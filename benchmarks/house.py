@@ -333,7 +333,7 @@ def count_house(tree: Path, order: Order | None = None, *, walks: bool = True) -
 
 
 def render(house: House, *, has_order: bool) -> str:
-    """Return a table for people."""
+    """Return the counts as text."""
     width = max(map(len, house.numbers))
     lines = []
     for name, value in house.numbers.items():

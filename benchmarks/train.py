@@ -52,7 +52,7 @@ def _prepare(choices: argparse.Namespace, folder: Path) -> None:
 
 
 def _watch(choices: argparse.Namespace, folder: Path) -> tuple[list[dict[str, float]], list[float]]:
-    """Run the training; give the rows of its speed file, and its memory in MB at each of them."""
+    """Run the training; return the rows of its speed file and its memory in MB at each of them."""
     command = [sys.executable, "-m", "elmo", "train", "--quiet", "--device", "cpu"]
     command += ["--data", str(folder / "data"), "--out", str(folder / "run")]
     command += ["--preset", choices.preset, "--steps", str(choices.steps)]

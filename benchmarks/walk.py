@@ -1,6 +1,6 @@
 """Follow one run of `elmo embed`: which functions are called first, second, ... in which modules.
 
-Started as a script, it is the run that is followed (`walk.py SOURCE TEXT OUTPUT FOUND`), in a
+Started as a script (`walk.py SOURCE TEXT OUTPUT FOUND`) it runs and records one `elmo embed`, in a
 process whose PYTHONPATH leads to the tree. See `house.py` for what is counted.
 """
 
@@ -29,7 +29,7 @@ TIME_LIMIT = 300
 
 @dataclass(frozen=True)
 class Walk:
-    """A way through the package."""
+    """The path of one run through the package."""
 
     modules: list[str]
     """In the order in which they are entered."""
@@ -111,7 +111,7 @@ def _module(code: CodeType, source: Path) -> str:
 
 
 def is_attribute(code: CodeType) -> bool:
-    """Tell properties and special methods that are operators from what is called by name."""
+    """Return whether a function is a property, or a special method behind an operator."""
     name = code.co_name
     if name.startswith("__") and name.endswith("__"):
         return name not in ("__init__", "__call__")
@@ -134,7 +134,7 @@ def _properties(file: str) -> set[int]:
 
 
 def _follow(source: Path, text: str, output: str, found: Path) -> None:
-    """Run `elmo embed` in this process and write down its path."""
+    """Run `elmo embed` in this process and write its path to a file."""
     follower = Follower(source)
     sys.argv = ["elmo", "embed", text, output, "--overwrite", "--device", "cpu"]
     threading.setprofile(follower)

@@ -264,7 +264,7 @@ class _Prober:
 
 
 def _vectors(embedder: ELMo, sentences: Sentences) -> Tensor:
-    """Embed sentences; gives `(layers, words, dim)` on the CPU."""
+    """Embed sentences into one tensor on the CPU: `(layers, words, dim)`."""
     return torch.from_numpy(np.concatenate(embedder.encode_tokens(sentences), axis=1))
 
 

@@ -98,7 +98,7 @@ class Contest:
     # --- a corpus ---------------------------------------------------------------------------------
 
     def time_corpus(self, sentences: Sentences, rounds: int) -> dict[str, Rounds]:
-        """Time every way to embed a corpus; gives seconds by name."""
+        """Time every way to embed a corpus; return seconds by name."""
         ways = self._ways(sentences)
         # So that no one pays for what happens only the first time. On a GPU that depends on sizes.
         on_cpu = self.device.type == "cpu"

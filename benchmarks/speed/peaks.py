@@ -123,7 +123,7 @@ def _int8_product(device: torch.device, sizes: _Sizes) -> Callable[[], Tensor] |
 
 
 def _best_seconds(run: Callable[[], object], device: torch.device, seconds: float) -> float:
-    """Time something again and again, at least once; give the time of the fastest run."""
+    """Time something repeatedly, at least once; return the time of the fastest run."""
     end = time.perf_counter() + seconds
     run()  # the first one has more to do
     times: list[float] = []

@@ -1,7 +1,7 @@
 """What is hashed of the commands: files of vectors, analyses, converted models, training, tasks.
 
-Commands run in this process as `python -m elmo` runs them. Words for people are left out of what is
-compared, numbers are not.
+Commands run in this process as `python -m elmo` runs them. Numbers are compared, the
+words of messages are not.
 """
 
 from __future__ import annotations
