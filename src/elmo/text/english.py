@@ -281,7 +281,7 @@ def _split_plain(text: str) -> list[str] | None:
     if found is None:
         return None
     opener, stem, marks, stop, closers = found.groups()
-    if stem.lower() in _SPLIT_WORDS or (stop and not marks and _takes_full_stop(stem)):
+    if stem.lower() in _SPLIT_WORDS or (stop and not marks and takes_full_stop(stem)):
         return None
     return [*opener, stem, *marks, *stop, *closers]
 
@@ -290,14 +290,15 @@ def _with_full_stops(pieces: list[str]) -> list[str]:
     """Give abbreviations and initials their full stops back."""
     words: list[str] = []
     for place, piece in enumerate(pieces):
-        if piece == "." and words and place and _takes_full_stop(words[-1]):
+        if piece == "." and words and place and takes_full_stop(words[-1]):
             words[-1] += "."
         else:
             words.append(piece)
     return words
 
 
-def _takes_full_stop(word: str) -> bool:
+def takes_full_stop(word: str) -> bool:
+    """Return whether a full stop right after a word is that of an abbreviation or initial."""
     return (
         word in _TITLES
         or word in _SUFFIXES
