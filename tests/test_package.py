@@ -37,6 +37,7 @@ ORDER = (
     ("cli",),
     ("__main__",),
 )
+PACKAGES = sorted(str(path.parent.relative_to(SOURCE)) for path in SOURCE.rglob("*/__init__.py"))
 EXTRAS = (
     "pyarrow",
     "spacy",
@@ -159,12 +160,37 @@ def test_examples_in_docstrings_are_true(name):
     assert results.failed == 0
 
 
-def test_the_readme_names_the_two_commands_and_every_module():
+def test_the_readme_names_the_two_commands_and_every_package():
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     assert "make demo" in readme
     assert "make test" in readme
-    for name in module_names():
-        assert f"{name.split('.')[-1]}.py" in readme, f"README's tree does not show {name}.py"
+    tree = readme[readme.index("src/elmo/\n") : readme.index("\ntests/ ")]
+    packages = {path.parent.name for path in SOURCE.rglob("__init__.py")} - {"elmo"}
+    top = {path.name for path in SOURCE.glob("*.py")} - {"__init__.py"}
+    assert {name for name in packages if f" {name}/" not in tree} == set()
+    assert {name for name in top if name not in tree} == set()
+
+
+@pytest.mark.parametrize("room", PACKAGES)
+def test_every_module_is_listed_in_the_docstring_of_its_package(room):
+    folder = SOURCE / room
+    listed = ast.get_docstring(ast.parse((folder / "__init__.py").read_text(encoding="utf-8")))
+    modules = {path.stem for path in folder.glob("*.py")} - {"__init__"}
+    modules |= {path.parent.name for path in folder.glob("*/__init__.py")}
+    assert {name for name in modules if f"`{name}`" not in (listed or "")} == set()
+
+
+def test_the_first_example_of_the_readme_prints_what_it_says():
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    code, printed = re.search(r"```python\n(.*?)```\s+```\n(.*?)```", readme, re.DOTALL).groups()
+    done = run_python(code)
+    assert done.returncode == 0, done.stderr
+    found, expected = (
+        [float(number) for number in re.findall(r"-?\d+\.\d+", text)]
+        for text in (done.stdout, printed)
+    )
+    assert len(expected) == 16
+    assert found == pytest.approx(expected, abs=1e-3)
 
 
 def test_the_python_of_the_readme_runs(tmp_path, monkeypatch):
