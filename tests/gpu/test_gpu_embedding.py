@@ -18,7 +18,7 @@ from elmo.backends.gpu.kernels.inference_row import cell_of_one_row, project_one
 from elmo.backends.gpu.kernels.sentence_copies import sentence_copies
 from elmo.backends.gpu.kernels.word_filters import highest_responses
 from elmo.backends.gpu.model import GPUBackend
-from elmo.embed.results import EmbeddedBatch, deliver_arrays
+from elmo.embed.pipeline import EmbeddedBatch, deliver_arrays
 from elmo.errors import ConfigError, ElmoError
 from elmo.text.made_up import make_sentence, make_sentences
 from strategies import alphabet_config, seeded_bilm, word_config
@@ -352,7 +352,7 @@ def test_copies_to_the_host_are_bit_for_bit(monkeypatch, by_loop, dtype, lead):
     delivered = list(deliver_arrays(iter(batches), str(dtype).removeprefix("torch.")))
     assert [batch.sizes for batch, _ in delivered] == [batch.sizes for batch in batches]
     for batch, parts in delivered:
-        for part, plain in zip(parts, plain_copy(batch, dtype), strict=True):
+        for part, plain in zip(parts, plain_copy(batch.vectors, batch.sizes, dtype), strict=True):
             assert part.dtype == plain.dtype
             assert np.array_equal(part, plain)
     assert made
