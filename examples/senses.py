@@ -4,7 +4,7 @@
 
 Each dot is the vector of `bank` in one sentence, projected to the plane by PCA. Layer 0 reads the
 word alone, so that all its dots are one; the layers above read the sentence. The colors are ours:
-the model was never told of senses.
+the model has never seen labels of senses.
 
 Needs the extra plots: pip install ".[plots]".
 """
