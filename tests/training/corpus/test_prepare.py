@@ -32,6 +32,7 @@ from elmo.errors import (
     OutputError,
     OutputExistsError,
 )
+from elmo.runtime.array_files import pack_words, write_arrays
 from elmo.training.corpus import counting, workers
 from elmo.training.corpus import settings as prepare_settings
 from elmo.training.corpus.prepare import prepare
@@ -42,19 +43,15 @@ from elmo.training.corpus.sources import BlockReader, find_files
 ALL = PrepareSettings(heldout=0, min_count=1)
 
 
-@pytest.fixture(autouse=True, scope="module")
-def small_shards():
-    """Allow shards of a few words, so that little text has many of them."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(prepare_settings, "LEAST_SHARD_WORDS", 1)
-        yield
+def all_rare_words(shard):
+    return shard.rare_words(range(shard.n_rare))
 
 
 def sentences_of(shards, vocabulary):
     """Documents of sentences of words, as the shards hold them."""
     documents = []
     for shard in shards:
-        rare = shard.all_rare_words()
+        rare = all_rare_words(shard)
         words = [*vocabulary.words, *rare]
         sentences = [
             [words[number] for number in shard.tokens[a:b]]
@@ -168,15 +165,34 @@ def test_the_result_does_not_depend_on_the_workers(tmp_path):
     assert not (tmp_path / "out1" / ".work").exists()
 
 
-@pytest.mark.parametrize("fan_in", [2, 3])
-def test_counts_are_exact_however_many_lists_are_merged(tmp_path, monkeypatch, fan_in):
+def test_counts_are_exact_however_many_lists_are_merged(tmp_path, monkeypatch):
     text = write(tmp_path / "text.txt", make_documents(200))
     chosen = PrepareSettings(shard_words=40, workers=1)
     prepare([text], tmp_path / "plain", chosen)
-    monkeypatch.setattr(counting, "FAN_IN", fan_in)
-    monkeypatch.setattr("elmo.training.corpus.prepare.PARTS_A_RUN", 2)
-    prepare([text], tmp_path / "merged", chosen)
+    monkeypatch.setattr("elmo.training.corpus.prepare.PARTS_A_LIST", 1)
+    monkeypatch.setattr(counting, "_MERGED_WORDS", 1)  # in many windows
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    free = os.dup(1)
+    os.close(free)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (free + 30, hard))
+    try:  # more lists than files may be open
+        report = prepare([text], tmp_path / "merged", chosen)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert report.train.words // 40 > 60
     assert files_of(tmp_path / "merged") == files_of(tmp_path / "plain")
+
+
+def test_words_are_merged_window_by_window(tmp_path):
+    words = [f"w{number:04d}" for number in range(1000)]
+    for name, counts in (("a", [1] * 1000), ("b", [2] * 1000)):
+        letters, starts = pack_words(words)
+        arrays = {"type_letters": letters, "type_starts": starts, "counts": np.array(counts)}
+        write_arrays(tmp_path / name, arrays, {})
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(counting, "_MERGED_WORDS", 600)
+        merged = list(counting.merge_counts([tmp_path / "a", tmp_path / "b"]))
+    assert merged == [(word, 3) for word in words]
 
 
 def test_long_sentences_are_cut_and_short_ones_left_out(tmp_path):
@@ -480,16 +496,14 @@ def test_impossible_settings_are_refused(wrong):
         PrepareSettings(**wrong)
 
 
-def test_shards_too_small_for_whole_lines_are_refused():
-    done = subprocess.run(
-        [sys.executable, "-m", "elmo", "prepare", "text.txt", "out", "--shard-words", "9999"],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
-    assert done.returncode == 2
-    assert "--shard-words is 9999, expected at least 10,000" in done.stderr
+def test_a_note_says_that_small_shards_cut_documents(tmp_path):
+    text = write(tmp_path / "text.txt", make_documents(50))
+    report = prepare([text], tmp_path / "small", replace(ALL, shard_words=10))
+    assert "--shard-words is 10:" in report.notes[0]
+    assert report.train.documents > 50
+    report = prepare([text], tmp_path / "whole", replace(ALL, shard_words=10_000))
+    assert report.notes == ()
+    assert report.train.documents == 50
 
 
 def test_an_output_that_exists_is_not_touched_unless_allowed(tmp_path):
@@ -546,15 +560,6 @@ def test_one_line_of_100_mb_is_read_in_bounded_memory(tmp_path):
 # --- interruptions -----------------------------------------------------------------------------
 
 
-SMALL_SHARDS = """
-import sys
-from elmo.training.corpus import settings
-settings.LEAST_SHARD_WORDS = 1
-from elmo.cli.main import main
-sys.exit(main(sys.argv[1:]))
-"""
-
-
 def start(tmp_path, *flags):
     """Start the real command on a text of many small parts."""
     text = tmp_path / "text.txt"
@@ -562,7 +567,7 @@ def start(tmp_path, *flags):
         write(text, make_documents(12_000))
     return subprocess.Popen(
         [
-            *(sys.executable, "-c", SMALL_SHARDS, "prepare", str(text), str(tmp_path / "out")),
+            *(sys.executable, "-m", "elmo", "prepare", str(text), str(tmp_path / "out")),
             *("--shard-words", "2000", "--vocab-size", "200", "--workers", "2", "--quiet", *flags),
         ],
         stderr=subprocess.PIPE,
@@ -736,7 +741,7 @@ def test_the_command_shows_a_table_or_json(tmp_path, capsys):
     shown = capsys.readouterr()
     assert "unknown rate" in shown.out
     assert "words/s" in shown.out
-    assert "tokenise" in shown.err
+    assert "tokenize" in shown.err
     assert main(["prepare", str(text), str(tmp_path / "two"), "--json", "--quiet"]) == 0
     shown = capsys.readouterr()
     report = json.loads(shown.out)
@@ -768,7 +773,7 @@ def test_flags_of_the_command_reach_the_settings(tmp_path, capsys):
 def test_settings_that_do_not_change_the_result_are_not_in_the_manifest():
     names = PrepareSettings().result_settings().keys()
     assert not {"workers", "resume", "overwrite"} & names
-    assert set(prepare_settings._NOT_IN_THE_RESULT).isdisjoint(names)
+    assert set(prepare_settings._WITHOUT_EFFECT).isdisjoint(names)
 
 
 def test_the_benchmark_runs_and_writes_its_figures(tmp_path):

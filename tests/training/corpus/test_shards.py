@@ -17,6 +17,7 @@ from elmo.training.corpus import shards
 from elmo.training.corpus.prepare import prepare
 from elmo.training.corpus.settings import PrepareSettings
 from elmo.training.corpus.shards import Corpus, Shard
+from training.corpus.test_prepare import all_rare_words
 
 TEXT = "the cat sat\nthe dog sat\n\nthe unique word 河 sat\n" * 10
 
@@ -107,15 +108,18 @@ def test_a_corpus_is_opened_with_its_words_numbers_and_rare_spelling(folder):
         assert shard.sentence_starts.dtype == shard.document_starts.dtype == np.int64
         assert not shard.tokens.flags.writeable
         assert shard.tokens.max() < n_words + shard.n_rare
-        assert shard.rare_words(range(shard.n_rare)) == shard.all_rare_words()
+        letters, lengths = shard.rare_bytes(range(shard.n_rare))
+        assert letters.tobytes().decode() == "".join(all_rare_words(shard))
+        assert lengths.tolist() == [len(word.encode()) for word in all_rare_words(shard)]
         assert shard.rare_words([]) == []
-    rare = {word for shard in [*corpus.train, *corpus.heldout] for word in shard.all_rare_words()}
+    rare = {word for shard in [*corpus.train, *corpus.heldout] for word in all_rare_words(shard)}
     assert "Ünïque" in rare
     with pytest.raises(IndexError):
         corpus.train[0].rare_words([corpus.train[0].n_rare])
     with pytest.raises(FrozenInstanceError):
         corpus.manifest.types = 3
-    corpus.verify()
+    for name, facts in corpus.manifest.files.items():
+        assert sha256_of(folder / name) == facts.sha256
 
 
 def test_counts_agree_with_the_training_text(folder):
@@ -165,15 +169,12 @@ def test_a_damaged_manifest_is_named(folder):
         Corpus.open(folder)
 
 
-def test_a_missing_short_or_changed_shard_is_named(folder):
+def test_a_missing_or_short_shard_is_named(folder):
     path = folder / "train-00000.safetensors"
     data = path.read_bytes()
     path.write_bytes(data[:-1])
     with pytest.raises(InputError, match=r"train-00000\.safetensors is damaged: it has .* bytes"):
         Corpus.open(folder)
-    path.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
-    with pytest.raises(InputError, match=r"train-00000\.safetensors is damaged"):
-        Corpus.open(folder).verify()
     path.unlink()
     with pytest.raises(MissingFileError, match=r"train-00000\.safetensors is missing"):
         Corpus.open(folder)
@@ -188,7 +189,7 @@ def test_a_shard_whose_lengths_disagree_is_refused(tmp_path):
         "rare_starts": np.zeros(1, np.int64),
     }
     write_arrays(tmp_path / "shard", arrays, {})
-    with pytest.raises(InputError, match="disagree about their lengths"):
+    with pytest.raises(InputError, match="lengths of its arrays disagree"):
         Shard(tmp_path / "shard")
     del arrays["tokens"]
     write_arrays(tmp_path / "shard", arrays, {})

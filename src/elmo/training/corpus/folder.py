@@ -1,4 +1,4 @@
-"""The folder that `elmo prepare` makes: whether it may be written to, and from where to go on."""
+"""The folder that `elmo prepare` makes: whether it may be written, and whether to resume."""
 
 from __future__ import annotations
 
@@ -8,8 +8,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
-
-from filelock import FileLock
 
 from elmo.errors import InputError, OutputError, OutputExistsError
 from elmo.runtime.files import (
@@ -54,36 +52,52 @@ class CorpusFolder:
         }
 
     def is_complete(self) -> bool:
-        """Tell whether there is nothing to do; fails if the folder must not be written to."""
+        """Return whether there is nothing to do; raise if the folder must not be written."""
         if self.path.exists() and not self.path.is_dir():
             raise OutputError(f"{self.path} is a file, expected a folder to make")
         refuse_if_locked(self.work, self.path)
         finished, begun = (self.path / MANIFEST_FILE).exists(), self.work.is_dir()
         if self._settings.overwrite and (finished or begun):
             return False
+        if not (finished or begun):
+            if self.path.is_dir() and any(self.path.iterdir()):
+                raise OutputExistsError(
+                    f"{self.path} holds files that are no prepared corpus: choose another folder"
+                )
+            return False
+        if not self._settings.resume:
+            raise OutputExistsError(
+                f"{self.path} holds a prepared corpus already; give --overwrite to replace it"
+                if finished
+                else f"{self.path} is unfinished; give --resume to complete it or --overwrite to "
+                "start anew"
+            )
         if finished:
-            self._check_finished()
+            manifest = Manifest.read(self.path / MANIFEST_FILE)
+            self._refuse_difference({"settings": manifest.settings, "sources": manifest.sources})
             if begun:  # the run before ended between its last two steps
                 shutil.rmtree(self.work)
-        elif begun:
-            self._check_begun()
-        elif self.path.is_dir() and any(self.path.iterdir()):
-            raise OutputExistsError(
-                f"{self.path} holds files that are no prepared corpus: choose another folder"
-            )
+        elif (self.work / _RUN_FILE).exists():  # it is the first file of a run
+            self._refuse_difference(json.loads((self.work / _RUN_FILE).read_text("utf-8")))
         return finished
 
     @contextmanager
-    def begun(self) -> Iterator[None]:
-        """Make the folder, or empty it, and write to it alone; afterwards it is complete."""
+    def writing(self) -> Iterator[None]:
+        """Make or empty the folder and lock it for a block, after which it is complete."""
         self.work.mkdir(parents=True, exist_ok=True)
         lock = lock_output(self.work, self.path)
         try:
-            self._begin()
+            if self._settings.overwrite:
+                self._remove_corpus()
+            remove_partial_files(self.path)
+            write_text(self.work / _RUN_FILE, json.dumps(self._about))
             yield
         except InputError:
-            if not self._can_go_on():
-                self._remove_all(lock)
+            if all(file.name in (_RUN_FILE, LOCK_FILE) for file in self.work.iterdir()):
+                lock.release()  # nothing can be resumed
+                shutil.rmtree(self.work)
+                if not any(self.path.iterdir()):
+                    self.path.rmdir()
             raise
         else:
             lock.release()
@@ -91,45 +105,11 @@ class CorpusFolder:
         finally:
             lock.release()
 
-    def _begin(self) -> None:
-        if self._settings.overwrite:
-            self._remove_corpus()
-        remove_partial_files(self.path)
-        write_text(self.work / _RUN_FILE, json.dumps(self._about))
-
-    def forget(self) -> None:
-        """Forget what was done: nothing can become of it."""
+    def discard_work(self) -> None:
+        """Delete what was done so far: it cannot become a corpus."""
         for file in self.work.iterdir():
             if file.name != LOCK_FILE:
                 file.unlink()
-
-    def _can_go_on(self) -> bool:
-        """Tell whether a part of the work is done."""
-        return any(path.name not in (_RUN_FILE, LOCK_FILE) for path in self.work.iterdir())
-
-    def _remove_all(self, lock: FileLock) -> None:
-        lock.release()
-        shutil.rmtree(self.work)
-        if not any(self.path.iterdir()):
-            self.path.rmdir()
-
-    def _check_finished(self) -> None:
-        if not self._settings.resume:
-            raise OutputExistsError(
-                f"{self.path} holds a prepared corpus already; give --overwrite to replace it"
-            )
-        manifest = Manifest.read(self.path / MANIFEST_FILE)
-        self._refuse_difference({"settings": manifest.settings, "sources": manifest.sources})
-
-    def _check_begun(self) -> None:
-        if not self._settings.resume:
-            raise OutputExistsError(
-                f"{self.path} is unfinished; give --resume to complete it or --overwrite to start "
-                "anew"
-            )
-        saved = self.work / _RUN_FILE
-        if saved.exists():  # it is the first file of a run
-            self._refuse_difference(json.loads(saved.read_text(encoding="utf-8")))
 
     def _refuse_difference(self, saved: Mapping[str, Any]) -> None:
         difference = self._settings.difference(saved["settings"])
@@ -150,11 +130,11 @@ class CorpusFolder:
         shards = [*self.path.glob("train-*.safetensors"), *self.path.glob("heldout-*.safetensors")]
         for file in [*(self.path / name for name in names), *shards]:
             file.unlink(missing_ok=True)
-        self.forget()
+        self.discard_work()
 
 
 def _files_difference(before: Sequence[str], now: Sequence[str]) -> str:
-    """Say in words in what lists of files differ; empty if in nothing."""
+    """Return in words how two lists of files differ; empty if they do not."""
     if list(before) == list(now):
         return ""
     gone = [f"without {name}" for name in before if name not in now]

@@ -1,93 +1,94 @@
-"""Which text is held out: by a seeded hash of what it says, so that copies stay together."""
+"""Which text is held out: by a seeded hash of its content, so that copies stay together."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from elmo.training.corpus.part_files import Ids, Part, PartFacts
 
-Side = Literal["train", "heldout"]
+Split = Literal["train", "heldout"]
 Unit = Literal["documents", "passages", "lines"]
 
 PASSAGE_LINES = 50
 _ENOUGH = 10
 """Units that should be held out on average; where documents are too few for it, passages are."""
-_WHOLE = 1 << 64
+_HASHES = 1 << 64
 
 Hashes = npt.NDArray[np.uint64]
 
 
 @dataclass(frozen=True)
-class Split:
-    """How text is divided; whatever hashes below the limit is held out."""
+class SplitRule:
+    """How text is split; units whose hash is below the limit are held out."""
 
     unit: Unit
     limit: int
     seed: int
 
     def heldout_lines(self, part: Part) -> npt.NDArray[np.bool_]:
-        """Tell which lines of a part are held out, `(n_lines,)`."""
+        """Return which lines of a part are held out, `(n_lines,)`."""
         n_lines = len(part.line_hashes)
         if part.facts.heldout:
             return np.ones(n_lines, np.bool_)
         if not self.limit or not n_lines:
             return np.zeros(n_lines, np.bool_)
-        starts = unit_starts(part, self.unit)
-        chosen = unit_hashes(part, starts, self.seed) <= np.uint64(self.limit - 1)
-        return np.repeat(chosen, np.diff([*starts, n_lines]))
+        starts = _unit_starts(part, self.unit)
+        is_heldout = _unit_hashes(part, starts, self.seed) <= np.uint64(self.limit - 1)
+        return np.repeat(is_heldout, np.diff([*starts, n_lines]))
 
 
-@dataclass(frozen=True)
-class Chosen:
-    """The text of one side of a part."""
+class SplitText(NamedTuple):
+    """The text of one split of a part."""
 
     ids: npt.NDArray[np.uint32]
     """Words, `(n_words,)`."""
     sentence_lengths: Ids
-    """`(n_sentences,)`."""
+    """Words of each sentence, `(n_sentences,)`."""
     document_lengths: Ids
     """Sentences of each document, `(n_documents,)`."""
 
 
-def choose_split(parts: Iterable[Part], facts: list[PartFacts], share: float, seed: int) -> Split:
-    """Decide what is held out by hash: documents, or smaller units where these are too few.
+def choose_rule(
+    parts: Iterable[Part], facts: list[PartFacts], share: float, seed: int
+) -> SplitRule:
+    """Choose a rule: by documents, or by smaller units where these are too few.
 
-    Whatever chance does, something is held out and something is left, if there are two units.
+    If there are two units, at least one is held out and at least one is not.
 
     Args:
         parts: All parts, read once.
         facts: What is known of them.
-        share: Share to hold out; 0 for nothing.
-        seed: Changes which.
+        share: Fraction to hold out; 0 for nothing.
+        seed: Decides which units.
     """
-    ours = [fact for fact in facts if not fact.heldout]
+    split = [fact for fact in facts if not fact.heldout]
     needed = _ENOUGH / share if share else 0
     unit: Unit = "lines"
-    if sum(fact.n_documents for fact in ours) >= needed:
+    if sum(fact.n_documents for fact in split) >= needed:
         unit = "documents"
-    elif sum(fact.n_lines for fact in ours) >= needed * PASSAGE_LINES:
+    elif sum(fact.n_lines for fact in split) >= needed * PASSAGE_LINES:
         unit = "passages"
     if not share:
-        return Split(unit, 0, seed)
-    lowest, highest = _WHOLE, -1
+        return SplitRule(unit, 0, seed)
+    lowest, highest = _HASHES, -1
     for part in parts:
         if not part.facts.heldout and part.facts.n_lines:
-            hashes = unit_hashes(part, unit_starts(part, unit), seed)
+            hashes = _unit_hashes(part, _unit_starts(part, unit), seed)
             lowest, highest = min(lowest, int(hashes.min())), max(highest, int(hashes.max()))
     if lowest >= highest:  # one unit, or none
-        return Split(unit, 0, seed)
-    return Split(unit, min(max(round(share * _WHOLE), lowest + 1), highest), seed)
+        return SplitRule(unit, 0, seed)
+    return SplitRule(unit, min(max(round(share * _HASHES), lowest + 1), highest), seed)
 
 
-def choose(part: Part, split: Split, side: Side) -> Chosen:
-    """Take the text of one side of a part, in the order of the text."""
-    held = split.heldout_lines(part)
-    lines = held if side == "heldout" else ~held
+def select_split(part: Part, rule: SplitRule, split: Split) -> SplitText:
+    """Return the text of one split of a part, in the order of the text."""
+    held = rule.heldout_lines(part)
+    lines = held if split == "heldout" else ~held
     lengths = np.diff(part.sentence_starts)
     starts_document = np.zeros(len(lines) + 1, np.bool_)
     starts_document[part.document_starts] = True
@@ -101,11 +102,11 @@ def choose(part: Part, split: Split, side: Side) -> Chosen:
     per_line = np.diff(part.line_starts)[lines]
     first_lines = np.flatnonzero(starts_document[:-1][lines])
     documents = np.add.reduceat(per_line, first_lines) if len(first_lines) else per_line[:0]
-    return Chosen(ids, lengths, documents)
+    return SplitText(ids, lengths, documents)
 
 
-def unit_starts(part: Part, unit: Unit) -> Ids:
-    """Give the first line of each unit of a part, `(n_units,)`."""
+def _unit_starts(part: Part, unit: Unit) -> Ids:
+    """Return the first line of each unit of a part, `(n_units,)`."""
     if unit == "documents":
         return part.document_starts[:-1]
     n_lines = len(part.line_hashes)
@@ -116,14 +117,14 @@ def unit_starts(part: Part, unit: Unit) -> Ids:
     return np.flatnonzero(within % PASSAGE_LINES == 0)
 
 
-def unit_hashes(part: Part, starts: Ids, seed: int) -> Hashes:
-    """Hash units by what they say, `(n_units,)`."""
-    salt = _mixed(np.array([seed % _WHOLE], np.uint64))
+def _unit_hashes(part: Part, starts: Ids, seed: int) -> Hashes:
+    """Return a hash of the content of each unit, `(n_units,)`."""
+    salt = _mixed(np.array([seed % _HASHES], np.uint64))
     return _mixed(np.add.reduceat(_mixed(part.line_hashes ^ salt), starts))
 
 
 def _mixed(numbers: Hashes) -> Hashes:
-    """Shuffle the bits of numbers, `(n,)`, as splitmix64 does."""
+    """Mix the bits of numbers, `(n,)`, as splitmix64 does."""
     with np.errstate(over="ignore"):
         x = numbers + np.uint64(0x9E3779B97F4A7C15)
         x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)

@@ -1,7 +1,7 @@
-"""The first pass of `elmo prepare`: a block of text -> a part file with numbered words.
+"""The first pass of `elmo prepare`: a block of text -> a part file of word ids.
 
-A part file holds the sentences of one block as numbers of its own, sorted list of words, and what
-the split into training and held-out text needs: lines, their hashes, and documents.
+A part file holds the sentences of one block as ids into its own sorted list of words, and what the
+held-out split needs: lines, their hashes, and documents.
 """
 
 from __future__ import annotations
@@ -9,7 +9,8 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
@@ -18,12 +19,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from elmo.errors import InputError
 from elmo.runtime.array_files import (
     Array,
     Stream,
     map_arrays,
     pack_words,
+    stored_facts,
     unpack_words,
     write_arrays,
 )
@@ -32,7 +33,7 @@ from elmo.text.files import Tokenizer, get_tokenizer
 
 Ids = npt.NDArray[np.int64]
 
-# A character model reads these two words as its own marks, so that text must not hold them.
+# A character model reads these two words as its own boundaries, so that text must not hold them.
 _BOUNDARY_MARK = re.compile(r"</?S>")
 
 
@@ -50,7 +51,7 @@ class PartJob:
     max_sentence: int
 
     def digest(self) -> str:
-        """Identify the text, so that a part is not taken for one of another text."""
+        """Return a hash of the text: a part of another text must not be used for it."""
         about = f"{self.heldout} {self.source}\n".encode()
         return hashlib.blake2b(about + self.text.encode(), digest_size=16).hexdigest()
 
@@ -66,19 +67,11 @@ class PartFacts:
     n_lines: int
     n_documents: int
     n_cut_sentences: int
-    """Sentences longer than allowed, which became several."""
+    """Sentences above the limit, which became several."""
     n_short_sentences: int
-    """Sentences shorter than allowed, which were left out."""
+    """Sentences below the limit, which were left out."""
     n_boundary_marks: int
     """`<S>` and `</S>` in the text, which were left out."""
-
-
-class _Numbers(dict[str, int]):
-    """Words and their numbers; a word that is asked for gets one."""
-
-    def __missing__(self, word: str) -> int:
-        number = self[word] = len(self)
-        return number
 
 
 class _PartBuilder:
@@ -95,11 +88,8 @@ class _PartBuilder:
         self.document_starts: list[int] = []
         """First line of each document."""
         self.n_cut = self.n_short = self.n_marks = 0
-
-    def read(self) -> None:
-        """Take all lines of the block; a blank one ends a document."""
         new_document = True
-        for line in self._job.text.split("\n"):
+        for line in job.text.split("\n"):
             if not line or line.isspace():
                 new_document = True
             elif self._add_line(line):
@@ -108,7 +98,7 @@ class _PartBuilder:
                 new_document = False
 
     def _add_line(self, line: str) -> bool:
-        """Add the sentences of a line; tells whether there were any."""
+        """Add the sentences of a line; return whether there were any."""
         if "S>" in line:
             line, n_marks = _BOUNDARY_MARK.subn(" ", line)
             self.n_marks += n_marks
@@ -136,7 +126,7 @@ class _PartBuilder:
                 self.lengths.append(count % longest)
 
     def facts(self) -> PartFacts:
-        """Sum up."""
+        """Return the facts of the whole block."""
         return PartFacts(
             digest=self._job.digest(),
             source=self._job.source,
@@ -152,14 +142,14 @@ class _PartBuilder:
 
 @cache
 def _tokenizer(name: TokenizerName) -> Tokenizer:
-    return get_tokenizer(name)  # a worker builds it once, and keeps what it remembers
+    return get_tokenizer(name)  # built once in a worker, with what it remembers
 
 
 def write_part(job: PartJob) -> PartFacts:
-    """Tokenise a block and write its part file."""
+    """Tokenize a block and write its part file."""
     builder = _PartBuilder(job)
-    builder.read()
-    numbers = _Numbers()
+    numbers: defaultdict[str, int] = defaultdict()
+    numbers.default_factory = numbers.__len__  # a new word gets the next number
     ids = np.fromiter(map(numbers.__getitem__, builder.words), np.uint32, len(builder.words))
     types = sorted(numbers)  # the order of code points is that of UTF-8 bytes
     ranks = np.empty(len(types), np.uint32)
@@ -170,7 +160,7 @@ def write_part(job: PartJob) -> PartFacts:
     facts = builder.facts()
     arrays: dict[str, Array | Stream] = {
         "ids": ranks[ids],
-        "sentence_starts": _starts(builder.lengths),
+        "sentence_starts": starts_of(builder.lengths),
         "line_starts": np.array([*builder.line_starts, len(builder.lengths)], np.int64),
         "line_hashes": np.frombuffer(b"".join(builder.line_hashes), np.uint64),
         "document_starts": np.array([*builder.document_starts, facts.n_lines], np.int64),
@@ -181,21 +171,17 @@ def write_part(job: PartJob) -> PartFacts:
     return facts
 
 
-def _starts(lengths: list[int]) -> Ids:
+def starts_of(lengths: Sequence[int] | Ids) -> Ids:
+    """Return where each of some runs starts, and where the last one ends, `(n + 1,)`."""
     starts = np.zeros(len(lengths) + 1, np.int64)
     np.cumsum(lengths, out=starts[1:])
     return starts
 
 
 def read_facts(path: Path) -> PartFacts | None:
-    """Read what a part says about itself; None if it is not there or not whole."""
-    if not path.is_file():
-        return None
-    try:
-        _, metadata = map_arrays(path)
-        return PartFacts(**json.loads(metadata["facts"]))
-    except (InputError, KeyError, TypeError):
-        return None
+    """Read what a part says about itself; None if it is missing or damaged."""
+    facts = stored_facts(path)
+    return None if facts is None else PartFacts(**facts)
 
 
 class Part:
@@ -224,18 +210,9 @@ class Part:
 
     @property
     def n_types(self) -> int:
-        """Number of different words."""
+        """Number of distinct words."""
         return len(self.type_starts) - 1
 
     def types(self) -> list[str]:
-        """Give the different words, sorted."""
+        """Return the distinct words, sorted."""
         return unpack_words(self._letters, self.type_starts)
-
-
-def read_words(path: Path, window: int = 1 << 14) -> Iterator[tuple[str, int]]:
-    """Yield the words and counts of a file of counts (see `counting`), some thousand at a time."""
-    arrays, _ = map_arrays(path)
-    starts, counts = arrays["type_starts"], arrays["counts"]
-    for first in range(0, len(counts), window):
-        words = unpack_words(arrays["type_letters"], starts[first : first + window + 1])
-        yield from zip(words, counts[first : first + window].tolist(), strict=True)

@@ -1,42 +1,43 @@
-"""Text files -> a prepared corpus: streaming, in parallel, and restartable at any moment.
+"""Text files -> a prepared corpus: streaming, in parallel, and resumable at any moment.
 
-1. The text is cut into blocks; each is tokenised and becomes a part with numbers of its own.
-2. What is held out is decided, words are counted part by part, and sorted lists of counts are
+1. The text is cut into blocks; each is tokenized and becomes a part file with ids of its own.
+2. The held-out split is chosen, words are counted part by part, and sorted lists of counts are
    merged into the vocabulary.
-3. Parts become shards: their numbers are replaced by places in the vocabulary.
+3. Parts become shards: their ids are replaced by places in the vocabulary.
 
-Every file appears complete or not at all, and what it holds depends on the text and the settings
-alone. So a run that was interrupted goes on with the files that are there.
+Every file is written atomically, and its content depends on the text and the settings alone. So an
+interrupted run is resumed from the files that are there.
 """
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections import deque
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import get_args
 
 from tqdm import tqdm
 
 from elmo import __version__
 from elmo.errors import InputError, OutputError
 from elmo.runtime.files import output_errors, sha256_of, write_text
+from elmo.runtime.tables import counted
 from elmo.text.files import get_tokenizer
 from elmo.training.corpus.counting import (
-    PARTS_A_RUN,
-    CountedWords,
+    PARTS_A_LIST,
     CountJob,
-    Facts,
-    SideFacts,
-    merged,
+    Counts,
+    merge_counts,
     most_frequent,
     read_count_facts,
     write_counts,
 )
 from elmo.training.corpus.folder import CorpusFolder
-from elmo.training.corpus.heldout_split import Side, Split, choose_split
+from elmo.training.corpus.heldout_split import Split, SplitRule, choose_rule
 from elmo.training.corpus.part_files import Part, PartFacts, PartJob, read_facts, write_part
-from elmo.training.corpus.report import PrepareReport, TextFacts, make_report
+from elmo.training.corpus.report import PrepareReport
 from elmo.training.corpus.settings import PrepareSettings
 from elmo.training.corpus.shard_writer import (
     ShardFacts,
@@ -54,15 +55,18 @@ from elmo.training.corpus.shards import (
     VOCABULARY_FILE,
     FileFacts,
     Manifest,
-    SideCounts,
+    SplitCounts,
 )
 from elmo.training.corpus.sources import BLOCK_CHARACTERS, BlockReader, find_files
 from elmo.training.corpus.workers import Mapper, default_workers, workers
 
-_SIDES: tuple[Side, Side] = ("train", "heldout")
+_SPLITS: tuple[Split, ...] = get_args(Split)
 _NOT_CHOSEN = frozenset({*SPECIALS, "!!!MAXTERMID"})  # the last is skipped by readers of lists
 _CHARACTERS_A_WORD = 6
+_SMALL_SHARD = 10_000
+"""Words of a shard below which blocks are so short that documents and lines are often cut."""
 _LITTLE_TEXT = 1 << 20
+"""Bytes that take less time than starting processes does."""
 
 
 def prepare(
@@ -78,7 +82,7 @@ def prepare(
             the end of a file) ends a document.
         out: Folder to make.
         settings: How.
-        show_progress: Show a progress bar.
+        show_progress: Whether to show progress bars.
 
     Returns:
         The report; None if `settings.resume` found the corpus complete.
@@ -90,11 +94,12 @@ def prepare(
     folder = CorpusFolder(out, settings, [str(file) for file, _ in files])
     if folder.is_complete():
         return None
-    get_tokenizer(settings.tokenizer)  # a missing extra is told here, not by every worker
+    get_tokenizer(settings.tokenizer)  # a missing extra is reported here, not by every worker
+    is_little = sum(file.stat().st_size for file, _ in files) < _LITTLE_TEXT
+    n_workers = settings.workers or (1 if is_little else default_workers())
     advice = "what was done is kept: run the same with --resume"
-    with output_errors(out, advice), folder.begun():
-        with workers(_n_workers(settings, files)) as mapper:
-            return _Run(folder, settings, files, given, mapper, show_progress).finish()
+    with output_errors(out, advice), folder.writing(), workers(n_workers) as mapper:
+        return _Run(folder, settings, files, given, mapper, show_progress).finish()
 
 
 def _files(
@@ -111,14 +116,6 @@ def _files(
     return [*((file, False) for file in train), *((file, True) for file in held)]
 
 
-def _n_workers(settings: PrepareSettings, files: list[tuple[Path, bool]]) -> int:
-    if settings.workers is not None:
-        return settings.workers
-    # Starting processes takes longer than a little text does.
-    small = sum(file.stat().st_size for file, _ in files) < _LITTLE_TEXT
-    return 1 if small else default_workers()
-
-
 class _Run:
     """One run of `prepare`.
 
@@ -126,9 +123,9 @@ class _Run:
         folder: Folder to complete.
         settings: How.
         files: Text files, and whether they are held out whole.
-        vocabulary: Words that somebody gave; None to count them.
-        mapper: Does the work, in other processes perhaps.
-        show_progress: Show progress bars.
+        vocabulary: Words of a given list; None to count them.
+        mapper: Does the work, perhaps in other processes.
+        show_progress: Whether to show progress bars.
     """
 
     def __init__(
@@ -148,7 +145,7 @@ class _Run:
         self.facts: list[PartFacts] = []
         self.notes: list[str] = []
         self.n_words_done = 0
-        """Words that this run tokenised itself."""
+        """Words that this run tokenized itself."""
         self._started = time.perf_counter()
 
     # --- the three passes -------------------------------------------------------------------------
@@ -157,33 +154,32 @@ class _Run:
         """Do what is left to do."""
         self._make_parts()
         if not sum(fact.n_words for fact in self.facts):
-            self._folder.forget()
-            raise InputError(
-                f"the corpus is empty: {len(self.files)} "
-                f"{'file' if len(self.files) == 1 else 'files'} without a single word"
-            )
+            self._folder.discard_work()
+            n_files = counted(len(self.files), "file")
+            raise InputError(f"the corpus is empty: {n_files} without a single word")
         share = 0.0 if self.settings.heldout_files else self.settings.heldout
-        split = choose_split(map(Part, self.parts), self.facts, share, self.settings.seed)
-        counted, lists = self._count(split)
-        if not counted["train"].n_words:
+        rule = choose_rule(map(Part, self.parts), self.facts, share, self.settings.seed)
+        counts, lists = self._count(rule)
+        totals = {split: sum(counts[split], SplitCounts()) for split in _SPLITS}
+        if not totals["train"].words:
             raise InputError(
                 "every file of the corpus is also one of --heldout-files: nothing is left to train "
                 "on"
             )
-        if share and not counted["heldout"].n_words:
+        if share and not totals["heldout"].words:
             self.notes.append("the text is too short to hold anything out")
-        n_types = self._write_vocabulary(lists, counted["train"])
-        shards = self._make_shards(split, counted)
-        manifest = self._manifest(split, counted, n_types, shards)
-        return self._close(manifest)
+        words, n_types = self._write_vocabulary(lists, totals["train"])
+        shards = self._make_shards(rule, counts, words.index(SPECIALS[2]))
+        manifest = self._manifest(rule, totals, len(words), n_types, shards)
+        return self._report(manifest)
 
     def _make_parts(self) -> None:
-        """Tokenise the text; parts that are there are kept, if their text is still the same."""
+        """Tokenize the text; parts that exist are kept if their text is still the same."""
         facts: dict[int, PartFacts] = {}
-        waiting: deque[tuple[int, int]] = deque()
+        pending: deque[tuple[int, int]] = deque()
         total = sum(path.stat().st_size for path, _ in self.files)
         with tqdm(
-            total=total, unit="B", unit_scale=True, desc="tokenise", disable=self._silent
+            total=total, unit="B", unit_scale=True, desc="tokenize", disable=self._silent
         ) as bar:
 
             def jobs() -> Iterator[PartJob]:
@@ -191,14 +187,14 @@ class _Run:
                     self.parts.append(job.path)
                     known = self._known_part(job)
                     if known is None:
-                        waiting.append((number, size))
+                        pending.append((number, size))
                         yield job
                     else:
                         facts[number] = known
                         bar.update(size)
 
             for fact in self._map(write_part, jobs()):
-                number, size = waiting.popleft()
+                number, size = pending.popleft()
                 facts[number] = fact
                 self.n_words_done += fact.n_words
                 bar.update(size)
@@ -206,11 +202,17 @@ class _Run:
 
     def _blocks(self) -> Iterator[tuple[PartJob, int]]:
         """Yield the text as jobs, with the bytes read for each."""
-        size = min(BLOCK_CHARACTERS, self.settings.shard_words * _CHARACTERS_A_WORD)
+        settings = self.settings
+        size = min(BLOCK_CHARACTERS, settings.shard_words * _CHARACTERS_A_WORD)
+        if settings.shard_words < _SMALL_SHARD:
+            self.notes.append(
+                f"--shard-words is {settings.shard_words:,}: text is read in blocks of {size:,} "
+                "characters, and longer documents and lines are cut; from 10,000 on few are"
+            )
         number = 0
         for path, heldout in self.files:
             noted = False
-            for block in BlockReader(path, self.settings.encoding, size):
+            for block in BlockReader(path, settings.encoding, size):
                 if block.cut_line and not noted:
                     noted = True
                     last_line = block.first_line + block.text.count("\n")
@@ -223,9 +225,9 @@ class _Run:
                     text=block.text,
                     source=str(path),
                     heldout=heldout,
-                    tokenizer=self.settings.tokenizer,
-                    min_sentence=self.settings.min_sentence,
-                    max_sentence=self.settings.max_sentence,
+                    tokenizer=settings.tokenizer,
+                    min_sentence=settings.min_sentence,
+                    max_sentence=settings.max_sentence,
                 )
                 yield job, block.stored_bytes
                 number += 1
@@ -239,36 +241,33 @@ class _Run:
             )
         return known
 
-    def _count(self, split: Split) -> tuple[Facts, list[Path]]:
-        """Count the words of every part, and what both sides have."""
-        numbered = list(enumerate(self.parts))
+    def _count(self, rule: SplitRule) -> tuple[Counts, list[Path]]:
+        """Count the words of every part; return how much text each has, and the lists."""
         jobs = [
             CountJob(
                 path=self.work / f"counts-{first:06d}.safetensors",
-                parts=tuple(numbered[first : first + PARTS_A_RUN]),
-                split=split,
+                parts=tuple(self.parts[first : first + PARTS_A_LIST]),
+                rule=rule,
             )
-            for first in range(0, len(numbered), PARTS_A_RUN)
+            for first in range(0, len(self.parts), PARTS_A_LIST)
         ]
         known = {job.path: read_count_facts(job.path) for job in jobs}
-        missing = [job for job in jobs if known[job.path] is None]
-        total: Facts = {side: SideFacts() for side in _SIDES}
-        done = self._map(write_counts, missing)
+        done = self._map(write_counts, [job for job in jobs if known[job.path] is None])
+        counts: Counts = {split: [] for split in _SPLITS}
         for job in tqdm(jobs, desc="count", unit="list", disable=self._silent):
-            facts = known[job.path] or next(done)
-            for side in _SIDES:
-                total[side].add(facts[side])
-        return total, [job.path for job in jobs]
+            for split, found in (known[job.path] or next(done)).items():
+                counts[split] += found
+        return counts, [job.path for job in jobs]
 
-    def _write_vocabulary(self, lists: list[Path], train: SideFacts) -> int:
-        """Write the vocabulary and its counts; gives the number of different words."""
-        watched = CountedWords()
-        rows = watched.watch(merged(lists, self.work))
+    def _write_vocabulary(self, lists: list[Path], train: SplitCounts) -> tuple[list[str], int]:
+        """Write the vocabulary and its counts; return it and the number of distinct words."""
+        n_rows = itertools.count()  # `zip` advances it once for each row
+        rows = (row for row, _ in zip(merge_counts(lists), n_rows, strict=False))
         if self._given is None:
-            room = self.settings.vocab_size - len(SPECIALS)
-            chosen = most_frequent(rows, room, self.settings.min_count, _NOT_CHOSEN)
+            size = self.settings.vocab_size - len(SPECIALS)
+            chosen = most_frequent(rows, size, self.settings.min_count, _NOT_CHOSEN)
             if not chosen and self.settings.min_count > 1:
-                self._folder.forget()
+                self._folder.discard_work()
                 raise InputError(
                     f"no word of the corpus occurs --min-count {self.settings.min_count:,} times: "
                     "choose a lower one"
@@ -280,33 +279,34 @@ class _Run:
             wanted = set(words).difference(SPECIALS)
             counts = {word: count for word, count in rows if word in wanted}
         begin, end, unknown = SPECIALS
-        counts[unknown] = train.n_words - sum(counts.values())
-        counts[begin] = counts[end] = train.n_sentences
+        counts[unknown] = train.words - sum(counts.values())
+        counts[begin] = counts[end] = train.sentences
         write_text(self.out / VOCABULARY_FILE, "".join(f"{word}\n" for word in words))
         write_text(self.out / COUNTS_FILE, "".join(f"{counts.get(word, 0)}\n" for word in words))
-        self._n_vocabulary, self._unknown = len(words), words.index(unknown)
-        return watched.n_types
+        return words, next(n_rows)
 
-    def _make_shards(self, split: Split, counted: Facts) -> dict[str, tuple[Side, ShardFacts]]:
-        """Write the shards of both sides; those that are there are kept."""
+    def _make_shards(
+        self, rule: SplitRule, counts: Counts, unknown: int
+    ) -> dict[str, tuple[Split, ShardFacts]]:
+        """Write the shards of both splits; those that exist are kept."""
         jobs = [
             ShardJob(
-                path=self.out / f"{side}-{number:05d}.safetensors",
-                side=side,
-                parts=tuple(self.parts[part] for part in parts),
+                path=self.out / f"{split}-{number:05d}.safetensors",
                 split=split,
+                parts=tuple(self.parts[part] for part in parts),
+                rule=rule,
                 vocabulary=self.out / VOCABULARY_FILE,
-                unknown=self._unknown,
+                unknown=unknown,
             )
-            for side in _SIDES
+            for split in _SPLITS
             for number, parts in enumerate(
-                plan_shards(counted[side].part_words, self.settings.shard_words)
+                plan_shards([part.words for part in counts[split]], self.settings.shard_words)
             )
         ]
         known = {job.path: read_shard_facts(job.path) for job in jobs}
         done = self._map(write_shard, [job for job in jobs if known[job.path] is None])
         return {
-            job.path.name: (job.side, known[job.path] or next(done))
+            job.path.name: (job.split, known[job.path] or next(done))
             for job in tqdm(jobs, desc="write", unit="shard", disable=self._silent)
         }
 
@@ -314,12 +314,15 @@ class _Run:
 
     def _manifest(
         self,
-        split: Split,
-        counted: Facts,
+        rule: SplitRule,
+        totals: dict[Split, SplitCounts],
+        n_vocabulary: int,
         n_types: int,
-        shards: dict[str, tuple[Side, ShardFacts]],
+        shards: dict[str, tuple[Split, ShardFacts]],
     ) -> Manifest:
-        by: str = split.unit if split.limit else "nothing"
+        for of, facts in shards.values():
+            totals[of] += SplitCounts(unknown=facts.n_unknown)
+        by: str = rule.unit if rule.limit else "nothing"
         return Manifest(
             format_version=FORMAT_VERSION,
             elmo_version=__version__,
@@ -327,54 +330,49 @@ class _Run:
             settings=self.settings.result_settings(),
             sources=tuple(str(path) for path, _ in self.files),
             heldout_by="files" if self.settings.heldout_files else by,
-            vocabulary_words=self._n_vocabulary,
+            vocabulary_words=n_vocabulary,
             vocabulary_sha256=sha256_of(self.out / VOCABULARY_FILE),
             types=n_types,
-            train=_side_counts(counted, shards, "train"),
-            heldout=_side_counts(counted, shards, "heldout"),
+            train=totals["train"],
+            heldout=totals["heldout"],
             files={name: FileFacts(f.size, f.sha256) for name, (_, f) in shards.items()},
         )
 
-    def _close(self, manifest: Manifest) -> PrepareReport:
+    def _report(self, manifest: Manifest) -> PrepareReport:
         """Write the report and, last of all, the manifest."""
-        found = TextFacts(
-            cut_sentences=sum(fact.n_cut_sentences for fact in self.facts),
-            short_sentences=sum(fact.n_short_sentences for fact in self.facts),
-            boundary_marks=sum(fact.n_boundary_marks for fact in self.facts),
-        )
-        if found.boundary_marks:
+        n_marks = sum(fact.n_boundary_marks for fact in self.facts)
+        if n_marks:
             self.notes.append(
-                f"<S> and </S> stand in the text {found.boundary_marks:,} times and were left out: "
-                "models set these marks themselves"
+                f"<S> and </S> occur in the text {n_marks:,} times and were left out: models set "
+                "these boundaries themselves"
             )
         seconds = time.perf_counter() - self._started
-        report = make_report(self.out, manifest, found, self.notes, seconds, self.n_words_done)
+        report = PrepareReport(
+            folder=str(self.out),
+            train=manifest.train,
+            heldout=manifest.heldout,
+            types=manifest.types,
+            vocabulary_words=manifest.vocabulary_words,
+            heldout_by=manifest.heldout_by,
+            cut_sentences=sum(fact.n_cut_sentences for fact in self.facts),
+            short_sentences=sum(fact.n_short_sentences for fact in self.facts),
+            boundary_marks=n_marks,
+            seconds=round(seconds, 2),
+            words_per_second=round(self.n_words_done / seconds, 1),
+            notes=tuple(self.notes),
+        )
         write_text(self.out / REPORT_FILE, report.to_json())
         write_text(self.out / MANIFEST_FILE, manifest.to_json())
         return report
 
 
-def _side_counts(
-    counted: Facts, shards: dict[str, tuple[Side, ShardFacts]], side: Side
-) -> SideCounts:
-    facts = counted[side]
-    return SideCounts(
-        words=facts.n_words,
-        unknown=sum(shard.n_unknown for its_side, shard in shards.values() if its_side == side),
-        sentences=facts.n_sentences,
-        documents=facts.n_documents,
-        longest_sentence=facts.longest_sentence,
-        long_words=facts.n_long_words,
-    )
-
-
 def _read_vocabulary(path: Path) -> list[str]:
-    """Read a list of words that somebody made, and check it."""
+    """Read a given list of words, and check it."""
     from elmo.text.vocabulary import Vocabulary
 
     if path.exists() and not (path.is_file() or path.is_dir()):
         raise InputError(
-            f"{path} is no regular file, and a list of words is read again when a run goes on: "
+            f"{path} is no regular file, and a list of words is read again when a run is resumed: "
             "write it to a file first"
         )
     vocabulary = Vocabulary.read(path)

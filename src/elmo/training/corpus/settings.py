@@ -10,10 +10,8 @@ from typing import Annotated, Any
 from elmo.errors import ConfigError
 from elmo.settings import PART, Settings, TokenizerName, at_least, flag_of
 
-_NOT_IN_THE_RESULT = ("workers", "resume", "overwrite")
-"""Settings that do not change what is written."""
-LEAST_SHARD_WORDS = 10_000
-"""Text is read in pieces no larger than a shard: smaller ones would cut documents and lines."""
+_WITHOUT_EFFECT = ("workers", "resume", "overwrite")
+"""Settings that the result does not depend on."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,8 +40,8 @@ class PrepareSettings(Settings):
     """Encoding of the text files."""
     workers: Annotated[int | None, at_least(1)] = None
     """Processes; by default one a core, six at most. The result does not depend on it."""
-    shard_words: Annotated[int, at_least(LEAST_SHARD_WORDS)] = 20_000_000
-    """Words in a shard, about; at least 10,000."""
+    shard_words: Annotated[int, at_least(1)] = 20_000_000
+    """Words in a shard, about. Below 10,000 documents and long lines are cut."""
     seed: int = 0
     """Which documents are held out."""
     resume: bool = False
@@ -69,7 +67,7 @@ class PrepareSettings(Settings):
 
     def result_settings(self) -> dict[str, Any]:
         """Return the settings that the result depends on, as JSON can hold them."""
-        return {k: v for k, v in self.to_dict().items() if k not in _NOT_IN_THE_RESULT}
+        return {k: v for k, v in self.to_dict().items() if k not in _WITHOUT_EFFECT}
 
     def difference(self, other: dict[str, Any]) -> str:
         """Return in words how other settings, as saved, differ from these; empty if they do not."""

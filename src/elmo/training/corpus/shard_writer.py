@@ -1,9 +1,9 @@
-"""The second pass of `elmo prepare`: parts with numbers of their own -> shards."""
+"""The last pass of `elmo prepare`: parts, with ids of their own -> shards."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -11,18 +11,12 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from elmo.runtime.array_files import (
-    Array,
-    Stream,
-    pack_words,
-    stored_facts,
-    write_arrays,
-)
+from elmo.runtime.array_files import Array, Stream, pack_words, stored_facts, write_arrays
 from elmo.runtime.files import sha256_of
-from elmo.training.corpus.heldout_split import Side, Split, choose
-from elmo.training.corpus.part_files import Ids, Part
+from elmo.training.corpus.heldout_split import Split, SplitRule, select_split
+from elmo.training.corpus.part_files import Part, starts_of
 
-Numbers = npt.NDArray[np.uint32]
+Ids = npt.NDArray[np.uint32]
 
 
 @dataclass(frozen=True)
@@ -30,9 +24,9 @@ class ShardJob:
     """Parts that become a shard."""
 
     path: Path
-    side: Side
-    parts: tuple[Path, ...]
     split: Split
+    parts: tuple[Path, ...]
+    rule: SplitRule
     vocabulary: Path
     unknown: int
     """Place of `<UNK>` in the vocabulary."""
@@ -50,29 +44,29 @@ class ShardFacts:
 
 
 def write_shard(job: ShardJob) -> ShardFacts:
-    """Write a shard, holding one part and the rare words in memory."""
+    """Write a shard, with one part and the rare words in memory."""
     places = _vocabulary(job.vocabulary, job.vocabulary.stat().st_mtime_ns)
     rare: dict[str, int] = {}
-    numbers: list[Numbers] = []
-    sentences: list[Ids] = []
-    documents: list[Ids] = []
+    ids_of_types: list[Ids] = []
+    sentences: list[npt.NDArray[np.int64]] = []
+    documents: list[npt.NDArray[np.int64]] = []
     n_unknown = 0
     for path in job.parts:
         part = Part(path)
-        chosen = choose(part, job.split, job.side)
-        counts = np.bincount(chosen.ids, minlength=part.n_types)
-        numbers.append(_numbers(part.types(), counts > 0, places, rare))
-        sentences.append(chosen.sentence_lengths)
-        documents.append(chosen.document_lengths)
-        is_unknown = (numbers[-1] >= len(places)) | (numbers[-1] == job.unknown)
-        n_unknown += int(counts[is_unknown].sum())
-    sentence_starts, document_starts = _starts(sentences), _starts(documents)
+        text = select_split(part, job.rule, job.split)
+        counts = np.bincount(text.ids, minlength=part.n_types)
+        ids = _shard_ids(part.types(), counts > 0, places, rare)
+        n_unknown += int(counts[(ids >= len(places)) | (ids == job.unknown)].sum())
+        ids_of_types.append(ids)
+        sentences.append(text.sentence_lengths)
+        documents.append(text.document_lengths)
+    sentence_starts = starts_of(np.concatenate(sentences))
     n_words = int(sentence_starts[-1])
     letters, rare_starts = pack_words(rare)
     arrays: dict[str, Array | Stream] = {
-        "tokens": Stream("uint32", n_words, _tokens(job, numbers)),
+        "tokens": Stream("uint32", n_words, _tokens(job, ids_of_types)),
         "sentence_starts": sentence_starts,
-        "document_starts": document_starts,
+        "document_starts": starts_of(np.concatenate(documents)),
         "rare_letters": letters,
         "rare_starts": rare_starts,
     }
@@ -82,68 +76,65 @@ def write_shard(job: ShardJob) -> ShardFacts:
 
 
 def read_shard_facts(path: Path) -> ShardFacts | None:
-    """Read what a finished shard says about itself; None if it is not there or not whole."""
+    """Read what a finished shard says about itself; None if it is missing or damaged."""
     known = stored_facts(path)
     if known is None:
         return None
     return ShardFacts(**known, sha256=sha256_of(path), size=path.stat().st_size)
 
 
-def plan_shards(part_words: dict[int, int], shard_words: int) -> list[list[int]]:
+def plan_shards(part_words: Sequence[int], shard_words: int) -> list[list[int]]:
     """Group consecutive parts into shards of about so many words.
 
     Args:
-        part_words: Words of each part that has any, by its number.
+        part_words: Words of each part; parts without any are left out.
         shard_words: Words at which a shard is full.
     """
     shards: list[list[int]] = []
-    room = 0
-    for number in sorted(part_words):
-        if room <= 0:
+    remaining = 0
+    for number, n_words in enumerate(part_words):
+        if not n_words:
+            continue
+        if remaining <= 0:
             shards.append([])
-            room = shard_words
+            remaining = shard_words
         shards[-1].append(number)
-        room -= part_words[number]
+        remaining -= n_words
     return shards
 
 
 @lru_cache(maxsize=1)
 def _vocabulary(path: Path, changed: int) -> dict[str, int]:
-    """Read words and their places; not through `Vocabulary`, which brings PyTorch along."""
+    """Read words and their places; not by `Vocabulary`, which imports PyTorch."""
     words = path.read_text(encoding="utf-8").split("\n")[:-1]
     return {word: place for place, word in enumerate(words)}
 
 
-def _numbers(
+def _shard_ids(
     types: list[str], used: npt.NDArray[np.bool_], places: dict[str, int], rare: dict[str, int]
-) -> Numbers:
-    """Number the words of a part for the shard; new rare ones are added.
+) -> Ids:
+    """Return the ids of a part's words in the shard; new rare words are added.
 
     Args:
         types: The part's words.
-        used: Which of them stand in this shard, `(n_types,)`.
+        used: Which of them occur in this shard, `(n_types,)`.
         places: The vocabulary.
         rare: The shard's rare words so far.
 
     Returns:
-        Numbers of shape `(n_types,)`; 0 for words that are not used.
+        Ids of shape `(n_types,)`; 0 for words that are not used.
     """
     first_rare = len(places)
-    numbers = np.zeros(len(types), np.uint32)
+    ids = np.zeros(len(types), np.uint32)
     for row in np.flatnonzero(used).tolist():
         place = places.get(types[row])
         if place is None:
             place = first_rare + rare.setdefault(types[row], len(rare))
-        numbers[row] = place
-    return numbers
+        ids[row] = place
+    return ids
 
 
-def _tokens(job: ShardJob, numbers: list[Numbers]) -> Iterator[Numbers]:
-    """Yield the words of each part by their numbers in the shard, `(n,)`."""
-    for path, of_type in zip(job.parts, numbers, strict=True):
-        yield of_type[choose(Part(path), job.split, job.side).ids]
-
-
-def _starts(lengths: list[Ids]) -> Ids:
-    joined = np.concatenate([np.zeros(1, np.int64), *lengths])
-    return np.cumsum(joined, out=joined)
+def _tokens(job: ShardJob, ids_of_types: list[Ids]) -> Iterator[Ids]:
+    """Yield the words of each part as ids in the shard, `(n,)`."""
+    for path, ids in zip(job.parts, ids_of_types, strict=True):
+        yield ids[select_split(Part(path), job.rule, job.split).ids]

@@ -1,8 +1,8 @@
 """A prepared corpus on disk: vocabulary, memory-mapped shards, and a manifest.
 
-Words of the vocabulary are numbers below its length. Every other word of a shard has a number of
-its own behind them and keeps its spelling in the shard: a model that reads characters reads it as
-it is, although the softmax calls it `<UNK>`. `docs/formats.md` describes the files.
+Words of the vocabulary have ids below its length. Every other word of a shard is rare: it has an id
+of its own behind them, and the shard holds its spelling, so that a model that reads characters
+reads it as it is, although it is `<UNK>` to the softmax. `docs/formats.md` describes the files.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ import numpy as np
 import numpy.typing as npt
 
 from elmo.errors import InputError, MissingFileError
-from elmo.runtime.array_files import map_arrays, unpack_words
+from elmo.runtime.array_files import map_arrays
 from elmo.runtime.files import sha256_of
 
-if TYPE_CHECKING:  # it imports PyTorch, which processes that only write shards do without
+if TYPE_CHECKING:  # it imports PyTorch, which workers that write shards do not need
     from elmo.text.vocabulary import Vocabulary
 
 FORMAT_VERSION = 1
@@ -31,11 +31,11 @@ COUNTS_FILE = "counts.txt"
 REPORT_FILE = "report.json"
 WORK_FOLDER = ".work"
 SPECIALS = ("<S>", "</S>", "<UNK>")
-"""The first words of a vocabulary, as in `elmo.text.vocabulary`, which brings PyTorch along."""
+"""The first words of a vocabulary, as in `elmo.text.vocabulary`, which imports PyTorch."""
 
 
 class Shard:
-    """Some consecutive documents of a corpus, mapped into memory.
+    """Consecutive documents of a corpus, mapped into memory.
 
     Args:
         path: A file of a prepared corpus.
@@ -65,10 +65,10 @@ class Shard:
         return len(self._rare_starts) - 1
 
     def rare_words(self, numbers: Sequence[int] | npt.NDArray[Any]) -> list[str]:
-        """Give the spelling of rare words.
+        """Return the spelling of rare words.
 
         Args:
-            numbers: Numbers from 0 to below `n_rare`, in any order.
+            numbers: From 0 to below `n_rare`, in any order.
         """
         starts, ends = (places.tolist() for places in self._rare_places(numbers))
         letters = self._rare_letters
@@ -77,10 +77,10 @@ class Shard:
     def rare_bytes(
         self, numbers: Sequence[int] | npt.NDArray[Any]
     ) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
-        """Give the spelling of rare words as UTF-8, without a step for each of them.
+        """Return the spelling of rare words as UTF-8, without a Python step for each of them.
 
         Args:
-            numbers: Numbers from 0 to below `n_rare`, in any order.
+            numbers: From 0 to below `n_rare`, in any order.
 
         Returns:
             The bytes of all words, one after another, and the bytes of each, `(len(numbers),)`.
@@ -99,10 +99,6 @@ class Shard:
             raise IndexError(f"rare words of {self.path.name} have numbers 0 to {self.n_rare - 1}")
         return self._rare_starts[chosen], self._rare_starts[chosen + 1]
 
-    def all_rare_words(self) -> list[str]:
-        """Give the spelling of every rare word, in the order of their numbers."""
-        return unpack_words(self._rare_letters, self._rare_starts)
-
     def _check(self) -> None:
         pairs = (
             (self.document_starts, len(self.sentence_starts) - 1),
@@ -111,26 +107,31 @@ class Shard:
         )
         for starts, end in pairs:
             if not len(starts) or starts[0] != 0 or starts[-1] != end:
-                raise InputError(f"{self.path} is damaged: its parts disagree about their lengths")
+                raise InputError(f"{self.path} is damaged: the lengths of its arrays disagree")
 
 
-@dataclass(frozen=True)
-class SideCounts:
-    """How much text one side of a corpus has."""
+@dataclass(frozen=True, kw_only=True)
+class SplitCounts:
+    """How much text a split has, or a part of it."""
 
-    words: int
-    unknown: int
+    words: int = 0
+    unknown: int = 0
     """Words that are not in the vocabulary."""
-    sentences: int
-    documents: int
-    longest_sentence: int
-    long_words: int
-    """Words of more than 48 bytes, whose end the standard models do not read."""
+    sentences: int = 0
+    documents: int = 0
+    longest_sentence: int = 0
+    long_words: int = 0
+    """Words of more than 48 bytes in UTF-8; the standard models do not read the rest of them."""
+
+    def __add__(self, other: SplitCounts) -> SplitCounts:
+        sums = {key: value + getattr(other, key) for key, value in asdict(self).items()}
+        sums["longest_sentence"] = max(self.longest_sentence, other.longest_sentence)
+        return SplitCounts(**sums)
 
 
 @dataclass(frozen=True)
 class FileFacts:
-    """What a file of the corpus must be."""
+    """Size and checksum of a file of the corpus."""
 
     size: int
     sha256: str
@@ -138,7 +139,7 @@ class FileFacts:
 
 @dataclass(frozen=True)
 class Manifest:
-    """What a prepared corpus says about itself; `corpus.json`."""
+    """The description of a prepared corpus; `corpus.json`."""
 
     format_version: int
     elmo_version: str
@@ -152,14 +153,14 @@ class Manifest:
     vocabulary_words: int
     vocabulary_sha256: str
     types: int
-    """Different words of the training text."""
-    train: SideCounts
-    heldout: SideCounts
+    """Distinct words of the training split."""
+    train: SplitCounts
+    heldout: SplitCounts
     files: Mapping[str, FileFacts]
     """The shards, by name."""
 
     def to_json(self) -> str:
-        """Give the content of `corpus.json`."""
+        """Return the content of `corpus.json`."""
         return json.dumps(asdict(self), indent=2, ensure_ascii=False) + "\n"
 
     @classmethod
@@ -175,8 +176,8 @@ class Manifest:
                 )
             fields["sources"] = tuple(fields["sources"])
             fields["files"] = {name: FileFacts(**facts) for name, facts in fields["files"].items()}
-            for side in ("train", "heldout"):
-                fields[side] = SideCounts(**fields[side])
+            for split in ("train", "heldout"):
+                fields[split] = SplitCounts(**fields[split])
             return cls(**fields)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             if isinstance(error, InputError):
@@ -189,10 +190,10 @@ class Corpus:
 
     Args:
         folder: Where it is.
-        manifest: What it says about itself.
+        manifest: Its description.
         vocabulary: Its words.
-        train: Shards to learn from.
-        heldout: Shards to judge by.
+        train: Shards of the training split.
+        heldout: Shards of the held-out split.
     """
 
     def __init__(
@@ -231,11 +232,11 @@ class Corpus:
                 f"({manifest.vocabulary_words:,} words); restore it or prepare the corpus again"
             )
         shards = {name: _open_shard(folder, name, facts) for name, facts in manifest.files.items()}
-        sides = (
-            [shard for name, shard in shards.items() if name.startswith(side)]
-            for side in ("train", "heldout")
+        splits = (
+            [shard for name, shard in shards.items() if name.startswith(split)]
+            for split in ("train", "heldout")
         )
-        return cls(folder, manifest, vocabulary, *sides)
+        return cls(folder, manifest, vocabulary, *splits)
 
     @property
     def fingerprint(self) -> str:
@@ -246,9 +247,9 @@ class Corpus:
         return digest.hexdigest()
 
     def counts(self) -> npt.NDArray[np.int64]:
-        """Give how often each word of the vocabulary stands in the training text, `(n_words,)`.
+        """Return how often each word of the vocabulary occurs in the training text, `(n_words,)`.
 
-        `<S>` and `</S>` count sentences, `<UNK>` the words that are not in the vocabulary.
+        That of `<S>` and `</S>` is the number of sentences, of `<UNK>` that of unknown words.
         """
         path = self.folder / COUNTS_FILE
         try:
@@ -260,12 +261,6 @@ class Corpus:
                 f"{path} has {len(counts):,} lines, the vocabulary {len(self.vocabulary):,}"
             )
         return counts
-
-    def verify(self) -> None:
-        """Read every byte and fail if one is not as it was written."""
-        for name, facts in self.manifest.files.items():
-            if sha256_of(self.folder / name) != facts.sha256:
-                raise InputError(f"{self.folder / name} is damaged: prepare the corpus again")
 
 
 def _manifest_path(folder: Path) -> Path:

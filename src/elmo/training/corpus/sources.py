@@ -1,7 +1,7 @@
 """Files, folders and globs -> text files -> blocks of text, cut between documents.
 
-Reading is cheap beside tokenising: one process reads, unpacks and decodes, others get the blocks.
-Where blocks begin depends on the text alone.
+Reading is cheap compared with tokenizing: one process reads, decompresses and decodes, and workers
+get the blocks. Where blocks begin depends on the text alone.
 """
 
 from __future__ import annotations
@@ -60,8 +60,8 @@ def _files_of(place: str | Path) -> Sequence[Path]:
         return found
     if path.exists():
         raise InputError(
-            f"{place} is no regular file, and text is read again when a run goes on: write it to "
-            "a file first"
+            f"{place} is no regular file, and text is read again when a run is resumed: write it "
+            "to a file first"
         )
     raise MissingFileError(f"no such text file or folder: {place}")
 
@@ -91,9 +91,9 @@ class Block:
     first_line: int
     """Number of its first line in the file, from 1."""
     stored_bytes: int
-    """How much of the file as stored was read for it, about; for the progress bar."""
+    """Bytes of the file as stored that were read for it, about; for the progress bar."""
     cut_line: bool = False
-    """Whether the last line goes on in the next block, because it is too long for one."""
+    """Whether the last line continues in the next block, because it is too long for one."""
 
 
 class BlockReader:
@@ -103,7 +103,7 @@ class BlockReader:
     of megabytes) behind a sentence or a word.
 
     Args:
-        path: A text file, packed or not.
+        path: A text file, compressed or not.
         encoding: Its encoding.
         size: Characters of a block at most.
     """
@@ -112,30 +112,32 @@ class BlockReader:
         self.path = path
         self._encoding = encoding
         self._size = size
-        self._line = 1  # the line that the first character not yet handed out belongs to
-        self._told_bytes = 0
+        self._line = 1
+        """Line of the first character that was not yielded yet."""
+        self._counted_bytes = 0
+        """Bytes of the file that earlier blocks account for."""
 
     def __iter__(self) -> Iterator[Block]:
-        waiting = ""
+        pending = ""
         try:
             content, stored = open_bytes(self.path)
         except OSError as error:
-            if isinstance(error, ValueError):  # one of ours
+            if isinstance(error, ValueError):  # an ElmoError
                 raise
             raise InputError(f"{self.path} cannot be read: {error}") from None
         with stored:
             for text in self._decoded(content):
-                waiting += text
-                while len(waiting) > self._size:
-                    end = _cut(waiting, self._size)
-                    yield self._block(waiting[:end], stored)
-                    waiting = waiting[end:]
-            if waiting:
-                yield self._block(waiting, stored, last=True)
+                pending += text
+                while len(pending) > self._size:
+                    end = _cut(pending, self._size)
+                    yield self._block(pending[:end], stored)
+                    pending = pending[end:]
+            if pending:
+                yield self._block(pending, stored, last=True)
 
     def _block(self, text: str, stored: IO[bytes], last: bool = False) -> Block:
         place = stored.tell()
-        read, self._told_bytes = place - self._told_bytes, place
+        read, self._counted_bytes = place - self._counted_bytes, place
         block = Block(text, self._line, read, not last and not text.endswith("\n"))
         self._line += text.count("\n")
         return block
@@ -145,7 +147,10 @@ class BlockReader:
         decoder = codecs.getincrementaldecoder(self._encoding)()
         n_bytes, n_lines, first, end = 0, 0, True, False
         while not end:
-            data = self._read(content)
+            try:
+                data = content.read(_READ_BYTES)
+            except damage() as error:
+                raise InputError(f"{self.path} is damaged or cut short: {error}") from None
             end = not data
             n_bytes += len(data)
             try:
@@ -163,14 +168,8 @@ class BlockReader:
             n_lines += text.count("\n")
             yield text
 
-    def _read(self, content: IO[bytes]) -> bytes:
-        try:
-            return content.read(_READ_BYTES)
-        except damage() as error:
-            raise InputError(f"{self.path} is damaged or cut short: {error}") from None
-
     def _invalid(self, error: UnicodeDecodeError, n_bytes: int, n_lines: int) -> InputError:
-        data: Any = error.object  # what the decoder had kept back, and the newest bytes
+        data: Any = error.object  # the bytes that the decoder had buffered, and the newest ones
         line = n_lines + data.count(b"\n", 0, error.start) + 1
         place = n_bytes - len(data) + error.start + 1
         return InputError(
