@@ -44,6 +44,7 @@ FRONT_DOOR = "embedder"
 OWN_WORDS = ("Give", "Tell", "Say")
 """Verbs with which docstrings should not begin."""
 TARGETS = {
+    **{f"docstrings that begin with {verb}": 0 for verb in OWN_WORDS},
     "files at the top": 10,
     "files of the largest room": 20,
     "modules on the path of elmo embed": 20,
