@@ -111,6 +111,30 @@ def test_messages_know_the_packages_of_every_extra():
     } == EXTRA_PACKAGES
 
 
+def test_every_package_that_is_imported_is_a_dependency_or_an_extra():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    groups = [project["dependencies"], *project["optional-dependencies"].values()]
+    declared = {re.match(r"[\w.-]+", package)[0] for group in groups for package in group}
+    other_names = {"backports": "backports.zstd", "faiss": "faiss-cpu", "sklearn": "scikit-learn"}
+    known = {"elmo", "compression", *sys.stdlib_module_names}  # compression: Python 3.14
+    for path in SOURCE.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            modules = [node.module] if isinstance(node, ast.ImportFrom) else []
+            modules += [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            found = {module.split(".")[0] for module in modules} - known
+            assert {other_names.get(name, name) for name in found} <= declared, path
+
+
+def test_the_paths_of_the_project_file_exist():
+    tools = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]
+    paths = [*tools["ruff"]["lint"]["per-file-ignores"], *tools["ruff"]["src"]]
+    paths += tools["hatch"]["build"]["targets"]["sdist"]["include"]
+    for override in tools["mypy"]["overrides"]:
+        names = [name for name in override["module"] if name.startswith("elmo")]
+        paths += [f"src/{name.removesuffix('.*').replace('.', '/')}*" for name in names]
+    assert [path for path in paths if path != "." and not any(ROOT.glob(path))] == []
+
+
 def test_every_module_imports_without_the_extras():
     blocked = ", ".join(f"{name!r}: None" for name in EXTRAS)
     imports = "; ".join(f"import elmo.{name}" for name in module_names() if name != "__main__")
