@@ -17,7 +17,7 @@ from pathlib import Path
 from benchmarks.task_report.runs import find_parts
 from benchmarks.task_report.settings import DATASETS, DatasetName, ReportSettings
 from elmo.settings import DEFAULT_VECTORS
-from elmo.tasks.kinds import find_task
+from elmo.tasks.heads import find_task
 from elmo.tasks.settings import TaskSettings
 from elmo.text.vector_sources import open_vectors
 
@@ -48,9 +48,9 @@ def words_of(name: DatasetName, settings: ReportSettings) -> set[str]:
     """Return the words of a data set as its task reads them."""
     dataset = DATASETS[name]
     kind = find_task(dataset.task)
-    options = TaskSettings(**dataset.choices).read_options()
+    options = TaskSettings(**dataset.choices)
     train, dev, test = (kind.read([p], options) for p in find_parts(name, dataset, settings))
-    task = kind.from_examples(train, options)
+    task = kind.from_examples(train)
     return {w for e in (*train, *dev, *test) for s in task.sentences(e) for w in s}
 
 

@@ -28,7 +28,7 @@ from elmo.analysis.layers.probe import LinearProbe
 from elmo.tasks.heads.classify import Classify
 from elmo.tasks.readers.splits import Parts, split_agnews
 from elmo.tasks.run.training import train_task
-from elmo.tasks.settings import Features, TaskSettings
+from elmo.tasks.settings import Features, ReadOptions, TaskSettings
 
 
 def main() -> int:
@@ -68,10 +68,10 @@ def learned(parts: Parts, features: Features, choices: argparse.Namespace) -> fl
 
 def mean_pooling(parts: Parts, choices: argparse.Namespace) -> float:
     """Learn labels from the mean vectors of texts, by softmax regression."""
-    options = TaskSettings().read_options()
+    options = ReadOptions()
     model = ELMo.from_pretrained(choices.model, device=choices.device)
     train, test = (Classify.read([part], options) for part in (parts.train, parts.test))
-    names = Classify.from_examples(train, options).labels
+    names = Classify.from_examples(train).labels
     numbers = [[names.index(str(example.label)) for example in part] for part in (train, test)]
     vectors = [
         torch.from_numpy(np.asarray(model.encode([e.words for e in part], show_progress_bar=True)))

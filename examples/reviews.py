@@ -23,7 +23,7 @@ from elmo import ELMo
 from elmo.analysis.layers.probe import LinearProbe
 from elmo.tasks.readers.examples import TextExample
 from elmo.tasks.readers.formats import read_texts
-from elmo.tasks.recipe import ReadOptions
+from elmo.tasks.settings import ReadOptions
 
 BAD_OR_GOOD = {"0": 0, "1": 0, "3": 1, "4": 1}
 FIVE_CLASSES = set("01234")

@@ -27,7 +27,7 @@ from elmo.errors import (
     MissingFileError,
 )
 from elmo.runtime.files import locked, try_lock, write_text
-from elmo.tasks.kinds import find_task
+from elmo.tasks.heads import find_task
 from elmo.tasks.readers.splits import SPLITS, Parts
 from elmo.tasks.run.training import Examples, TaskReport, read_examples, train_task
 from elmo.tasks.settings import TaskSettings

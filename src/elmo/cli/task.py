@@ -17,7 +17,7 @@ from elmo.errors import ConfigError
 from elmo.runtime.files import output_errors
 from elmo.runtime.tables import counted
 from elmo.settings import TokenizerName
-from elmo.tasks.kinds import TASKS
+from elmo.tasks.heads import TASKS
 from elmo.tasks.settings import SplitName, TaskName, TaskSettings
 
 if TYPE_CHECKING:

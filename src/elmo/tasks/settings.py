@@ -1,5 +1,6 @@
-"""The user's choices for training a task, one frozen dataclass: flags, TOML file, `run.json`.
+"""The user's choices for training a task, and the defaults of tasks.
 
+`TaskSettings` is the flags, the TOML file and `run.json`; a `Recipe` is what a task chooses itself.
 Nothing here imports PyTorch, so help texts are printed at once.
 """
 
@@ -24,8 +25,7 @@ from elmo.settings import (
     flag_of,
     require,
 )
-from elmo.tasks.kinds import TASKS
-from elmo.tasks.recipe import ReadOptions, Recipe
+from elmo.tasks.heads import TASKS
 
 if TYPE_CHECKING:
     TaskName = str
@@ -44,21 +44,38 @@ _CHANGED_ON_RESUME = ("device", "resume", "quiet", "cache", "out", "data")
 
 
 @dataclass(frozen=True, kw_only=True)
-class TaskSettings(Settings):
-    """How a task is trained."""
+class Recipe:
+    """Default sizes and training of a task; a flag of the same name takes precedence."""
 
-    data: Annotated[tuple[Path, ...], _Several] = ()
-    """Training files."""
-    dev: Annotated[tuple[Path, ...], _Several] = ()
-    """Files by which the best model is selected; without them, a part of --data is held out."""
-    test: Annotated[tuple[Path, ...], _Several] = ()
-    """Files on which the best model is evaluated at the end."""
-    out: Path | None = None
-    """Folder for the trained head, its metrics and the snapshot for --resume."""
-    resume: bool = False
-    """Continue the run in --out; start one if there is none."""
-    overwrite: bool = False
-    """Replace a trained head in --out."""
+    hidden: int
+    """Width of the encoder in one direction."""
+    layers: int = 1
+    """Recurrent layers of the encoder."""
+    dropout: float = 0.3
+    """Dropout on the input of every part of the head."""
+    batch: int = 32
+    """Examples in a batch."""
+    epochs: int = 20
+    """Epochs, at most."""
+    min_steps: int = 500
+    """Small training sets are read more often, up to this many steps."""
+    patience: int = 5
+    """Stop after this many evaluations without an improvement; 0: never."""
+    rate: float = 1e-3
+    """Highest learning rate of Adam, after a linear warm-up and before a linear decay."""
+    weight_decay: float = 0.0
+    """Weight decay of AdamW."""
+    clip: float = 5.0
+    """Bound on the global norm of the gradient."""
+    elmo_dropout: float = 0.5
+    """Dropout on the mixed layers of ELMo."""
+    mix_l2: float = 0.0
+    """L2 penalty that pulls the learned mix towards the average of the layers."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReadOptions(Settings):
+    """How files of examples are read; each task uses what concerns it."""
 
     format: str | None = None
     """Format of the files; by default detected from their names and content."""
@@ -75,6 +92,25 @@ class TaskSettings(Settings):
     """Train on the phrases within sentences, too (SST trees)."""
     max_words: Annotated[int, at_least(1)] = 1000
     """Words of a sentence or text, at most."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskSettings(ReadOptions):
+    """How a task is trained."""
+
+    data: Annotated[tuple[Path, ...], _Several] = ()
+    """Training files."""
+    dev: Annotated[tuple[Path, ...], _Several] = ()
+    """Files by which the best model is selected; without them, a part of --data is held out."""
+    test: Annotated[tuple[Path, ...], _Several] = ()
+    """Files on which the best model is evaluated at the end."""
+    out: Path | None = None
+    """Folder for the trained head, its metrics and the snapshot for --resume."""
+    resume: bool = False
+    """Continue the run in --out; start one if there is none."""
+    overwrite: bool = False
+    """Replace a trained head in --out."""
+
     share: Annotated[float, POSITIVE_SHARE] = 1.0
     """Share of the training examples that are used, sampled by --seed."""
     holdout: Annotated[float, PART] = 0.1
@@ -102,8 +138,8 @@ class TaskSettings(Settings):
     """Static vectors: a GloVe or word2vec file (text, .gz, .zip, .bin), or a package's name."""
     tune_vectors: bool = False
     """Fine-tune the static vectors of training words, too."""
-    random_dim: Annotated[int | None, POSITIVE] = None
-    """Width of random vectors; by default that of --vectors."""
+    random_dim: Annotated[int, POSITIVE] = 50
+    """Width of random vectors."""
 
     hidden: Annotated[int | None, POSITIVE] = None
     """Width of the encoder in one direction; its default and those of the next flags depend on the
@@ -171,10 +207,6 @@ class TaskSettings(Settings):
         if self.features == "elmo":
             return None
         return "glove" if "glove" in self.features else "random"
-
-    def read_options(self) -> ReadOptions:
-        """Return what concerns the reading of files."""
-        return ReadOptions(**{f.name: getattr(self, f.name) for f in fields(ReadOptions)})
 
     def recipe(self, default: Recipe) -> Recipe:
         """Return sizes and training of a task: its defaults, except what the user gave."""

@@ -22,7 +22,7 @@ from elmo.tasks.heads.span_scores import (
     distance_classes,
 )
 from elmo.tasks.readers.examples import Document, Span
-from elmo.tasks.recipe import ReadOptions
+from elmo.tasks.settings import ReadOptions
 from heads import built, half_loss, predictions, trained, vectors_of, widened
 
 TASK = Coref(singletons=True)
@@ -62,7 +62,7 @@ def test_it_learns_that_equal_names_mean_the_same():
 def test_without_singletons_in_training_none_are_predicted():
     examples = [document("Ann saw Ann .", "Bo ."), document("Cy .", "Cy saw Cy .")]
     examples = [Document(e.sentences, [c for c in e.clusters if len(c) > 1]) for e in examples]
-    task = Coref.from_examples(examples, ReadOptions())
+    task = Coref.from_examples(examples)
     assert not task.singletons
     head = trained(task, examples, steps=40, batch=2, rate=1e-2, hidden=12)
     found = predictions(task, head, examples)
@@ -144,9 +144,9 @@ def test_long_mentions_are_counted_with_file_and_line(monkeypatch):
     ):
         TASK.check([example])
     with pytest.warns(ElmoWarning, match="1 of 2 mentions"):
-        assert not Coref.from_examples([example], ReadOptions()).singletons
+        assert not Coref.from_examples([example]).singletons
     with pytest.raises(InputError, match="two mentions of the same entity"):
-        Coref.from_examples([Document([["a"]], [[Span(0, 1)]])], ReadOptions())
+        Coref.from_examples([Document([["a"]], [[Span(0, 1)]])])
 
 
 # Scores

@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from elmo.errors import ElmoWarning, InputError
-from elmo.tasks.heads.attention import TrilinearScores, attend, masked_softmax
+from elmo.tasks.heads.encoders import TrilinearScores, attend, masked_softmax
 from elmo.tasks.heads.labels import LabelBatch
 from elmo.tasks.heads.nli import Nli, cross_attention, pooled_pair
 from elmo.tasks.readers.examples import EntailmentPair
-from elmo.tasks.recipe import ReadOptions
+from elmo.tasks.settings import ReadOptions
 from heads import built, half_loss, predictions, trained, vectors_of, widened
 
 TASK = Nli(("different", "same"))
@@ -114,12 +114,12 @@ def test_pairs_are_read_from_files_and_from_text(tmp_path):
     with pytest.warns(ElmoWarning, match=r"2 pairs have a text of more than 2 words.*line 1"):
         examples = Nli.read([path], ReadOptions(max_words=2))
     assert examples[0].premise == ["A", "b"]
-    task = Nli.from_examples(examples, ReadOptions())
+    task = Nli.from_examples(examples)
     assert task.labels == ("x", "y")
     with pytest.raises(InputError, match="line 1: unknown label 'x'; the training data have same"):
         Nli(("same",)).check(examples)
     with pytest.raises(InputError, match="nothing to learn"):
-        Nli.from_examples(examples[:1], ReadOptions())
+        Nli.from_examples(examples[:1])
     (raw,) = task.parse("Don't go.\tGo!\n", ReadOptions())
     assert (raw.premise, raw.hypothesis) == (["Do", "n't", "go", "."], ["Go", "!"])
     assert task.parse(json.dumps(record), ReadOptions())[0].hypothesis == ["Go", "."]

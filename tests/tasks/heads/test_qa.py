@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from elmo.errors import ElmoWarning, InputError
 from elmo.tasks.heads.passages import align, locate
 from elmo.tasks.heads.qa import Qa, QaBatch, best_spans, bidirectional_attention, marginal_loss
+from elmo.tasks.readers import files
 from elmo.tasks.readers.examples import Answer, Question, Span
-from elmo.tasks.recipe import ReadOptions
-from elmo.text.files import EnglishTokenizer, WhitespaceTokenizer
+from elmo.tasks.settings import ReadOptions
 from heads import built, half_loss, predictions, trained, vectors_of, widened
 
 TASK = Qa()
@@ -138,8 +138,8 @@ def test_any_right_place_will_do():
 
 @given(st.text(alphabet="abAB .,'-\"\n\t()é河", max_size=60))
 def test_words_are_where_their_places_say(text):
-    for tokenizer in (EnglishTokenizer(), WhitespaceTokenizer()):
-        located = locate(text, tokenizer)
+    for tokenizer in ("english", "whitespace"):
+        located = locate(text, ReadOptions(tokenizer=tokenizer))
         words = [word for sentence in located.sentences for word in sentence]
         assert len(located) == len(words)
         for number, word in enumerate(words):
@@ -151,7 +151,7 @@ def test_words_are_where_their_places_say(text):
 
 
 def test_pieces_of_a_text_are_its_words():
-    located = locate("He was born in (1867) in Warsaw.", EnglishTokenizer())
+    located = locate("He was born in (1867) in Warsaw.", ReadOptions())
     start = located.text.index("1867")
     span = located.words_at(start, start + 4)
     assert located.cut_out(span) == "1867"
@@ -162,15 +162,14 @@ def test_pieces_of_a_text_are_its_words():
     assert located.first_words(99) is located
 
 
-def test_a_tokenizer_that_changes_words_is_refused():
+def test_a_tokenizer_that_changes_words_is_refused(monkeypatch):
     class Lower:
-        name = "lower"
-
         def sentences(self, text):
             return [text.lower().split()]
 
-    with pytest.raises(InputError, match="the tokenizer 'lower' made 'ann' of 'Ann'"):
-        locate("Ann", Lower())
+    monkeypatch.setattr(files, "tokenizer_of", lambda name: Lower())
+    with pytest.raises(InputError, match="the tokenizer 'english' made 'ann' of 'Ann'"):
+        locate("Ann", ReadOptions())
 
 
 # Alignment
@@ -202,7 +201,7 @@ def test_cut_contexts_and_lost_answers_are_counted():
     assert "1 questions have a text of more than 2 words, which is cut" in messages
     assert "1 questions have no answer in the words of their text" in messages
     with pytest.raises(InputError, match="no training question has an answer"):
-        Qa.from_examples([found], ReadOptions())
+        Qa.from_examples([found])
 
 
 def test_paragraphs_are_split_once():
@@ -228,7 +227,7 @@ def test_questions_are_read_from_files_and_from_text(tmp_path):
         warnings.simplefilter("error")
         (example,) = Qa.read([path], ReadOptions())
     assert example.context.cut_out(example.spans[0]) == "Ann B."
-    assert Qa.from_examples([example], ReadOptions()) == TASK
+    assert Qa.from_examples([example]) == TASK
     (raw,) = TASK.parse("Who sang?\tAnn sang.\n", ReadOptions())
     assert (raw.words, raw.context.text) == (["Who", "sang", "?"], "Ann sang.")
     (other,) = TASK.parse('{"question": "Who?", "context": "Ann."}', ReadOptions())

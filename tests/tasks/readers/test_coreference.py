@@ -4,6 +4,7 @@ import pytest
 
 from elmo.errors import ElmoWarning, InputError
 from elmo.tasks.readers.coreference import read_coreference
+from elmo.tasks.settings import ReadOptions
 from reader_samples import CONLL_2012, litbank
 
 
@@ -18,7 +19,7 @@ def test_coreference_of_litbank_with_nested_mentions(write):
         ("the", "(2"),
         ("end", "2)"),
     ]
-    (document,) = read_coreference(write(litbank(rows), "b.conll"))
+    (document,) = read_coreference(write(litbank(rows), "b.conll"), ReadOptions())
     assert document.sentences == [["His", "dog"], ["He", "and", "it", "the", "end"]]
     assert document.clusters == [[(0, 1), (2, 3)], [(0, 2), (4, 5)], [(5, 7)]]
     assert document.name == "b; part 0"
@@ -26,7 +27,7 @@ def test_coreference_of_litbank_with_nested_mentions(write):
 
 
 def test_coreference_of_conll_2012(write):
-    (document,) = read_coreference(write(CONLL_2012))
+    (document,) = read_coreference(write(CONLL_2012), ReadOptions())
     assert document.clusters == [[(0, 1)]]
     assert document.sentences[1] == ["Oh"]
 
@@ -42,7 +43,7 @@ def test_coreference_of_conll_2012(write):
 )
 def test_broken_coreference_is_refused(write, rows, message):
     with pytest.raises(InputError, match=message):
-        read_coreference(write(litbank(rows)))
+        read_coreference(write(litbank(rows)), ReadOptions())
 
 
 @pytest.mark.parametrize(
@@ -58,13 +59,13 @@ def test_broken_coreference_is_refused(write, rows, message):
 )
 def test_documents_must_begin_and_end(write, text, message):
     with pytest.raises(InputError, match=message):
-        read_coreference(write(text))
+        read_coreference(write(text), ReadOptions())
 
 
 def test_odd_mentions_are_counted(write):
     rows = [("a", "(0)|(0)"), ("b", "(1)|(2)"), ("c", "(3"), (), ("d", "3)")]
     with pytest.warns(ElmoWarning) as told:
-        (document,) = read_coreference(write(litbank(rows)))
+        (document,) = read_coreference(write(litbank(rows)), ReadOptions())
     assert document.clusters == [[(0, 1)], [(1, 2)]]
     text = " ".join(str(warning.message) for warning in told)
     assert "1 mentions are marked twice" in text

@@ -9,11 +9,11 @@ from elmo.errors import ElmoWarning, InputError, MissingFileError
 from elmo.tasks.readers import formats
 from elmo.tasks.readers.columns import read_columns
 from elmo.tasks.readers.coreference import find_documents
-from elmo.tasks.recipe import ReadOptions
+from elmo.tasks.settings import ReadOptions
 from reader_samples import CONLL_2012, CONLLU, PROPS, litbank
 
 
-def test_formats_are_told_by_name_and_content(write):
+def test_formats_are_detected_by_name_and_content(write):
     texts = [
         write("label,text\nx,a b\n", "a.csv"),
         write("(3 (2 a) (2 b))\n", "a.txt"),
@@ -26,7 +26,9 @@ def test_formats_are_told_by_name_and_content(write):
     assert len(formats.read_tagged([write("a O\n", "a.conll")], ReadOptions())) == 1
     assert len(formats.read_frames([write(PROPS, "a.props")], ReadOptions())) == 2
     assert len(formats.read_documents([write(CONLL_2012, "a.conll")], ReadOptions())) == 1
-    with pytest.raises(InputError, match="no format 'xml' for this task: expected jsonl or tsv"):
+    with pytest.raises(
+        InputError, match="no format 'xml' for this task: expected jsonl or tsv or csv"
+    ):
         formats.read_entailment(texts, ReadOptions(format="xml"))
     with pytest.raises(InputError, match="--label-column is 'ner', expected the number"):
         formats.read_tagged([write("a O\n", "a.conll")], ReadOptions(label_column="ner"))
@@ -53,7 +55,7 @@ def test_a_folder_of_documents_is_read_in_the_order_of_names(write, tmp_path):
 
 def test_missing_files_are_named(tmp_path):
     with pytest.raises(MissingFileError, match="no such text file"):
-        read_columns(tmp_path / "none.conll")
+        read_columns(tmp_path / "none.conll", ReadOptions())
 
 
 @pytest.fixture(scope="module")

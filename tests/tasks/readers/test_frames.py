@@ -6,6 +6,7 @@ import pytest
 
 from elmo.errors import InputError
 from elmo.tasks.readers.frames import read_propbank, read_props
+from elmo.tasks.settings import ReadOptions
 from reader_samples import CONLL_2012, PROPS
 
 FRAME = {"pred": 1, "sense": "go.01", "tags": ["B-ARG0", "B-V", "O"]}
@@ -13,8 +14,8 @@ FRAME = {"pred": 1, "sense": "go.01", "tags": ["B-ARG0", "B-V", "O"]}
 
 def test_frames_of_json_lines(write):
     lines = [{"words": ["I", "go", "."], "frames": [FRAME]}, {"words": ["Oh"], "frames": []}]
-    (frame,) = read_propbank(write("\n".join(map(json.dumps, lines))))
-    assert (frame.words, frame.predicate, frame.sense) == (["I", "go", "."], 1, "go.01")
+    (frame,) = read_propbank(write("\n".join(map(json.dumps, lines))), ReadOptions())
+    assert (frame.words, frame.predicate, frame.predicates) == (["I", "go", "."], 1, (1,))
     assert frame.tags == ["B-ARG0", "B-V", "O"]
     assert frame.place.endswith("line 1")
 
@@ -31,22 +32,22 @@ def test_frames_of_json_lines(write):
 def test_bad_frames_are_refused(write, words, change, message):
     record = {"words": words, "frames": [{**FRAME, **change}]}
     with pytest.raises(InputError, match=f"line 1: .*{message}"):
-        read_propbank(write(json.dumps(record)))
+        read_propbank(write(json.dumps(record)), ReadOptions())
 
 
 def test_props_in_brackets(write):
-    first, second = read_props(write(PROPS))
+    first, second = read_props(write(PROPS), ReadOptions())
     assert first.words == ["The", "cat", "sat", "and", "purred"]
-    assert (first.predicate, first.sense) == (2, "sit")
+    assert (first.predicate, first.predicates) == (2, (2, 4))
     assert first.tags == ["B-A0", "I-A0", "B-V", "O", "O"]
-    assert (second.predicate, second.tags[4]) == (4, "B-V")
-    assert second.place.endswith("line 5")
+    assert (second.predicate, second.predicates, second.tags[4]) == (4, (2, 4), "B-V")
+    assert second.place.endswith("line 1")
 
 
 def test_props_of_conll_2012(write):
-    (frame,) = read_props(write(CONLL_2012))
+    (frame,) = read_props(write(CONLL_2012), ReadOptions())
     assert frame.words == ["She", "has", "cats"]
-    assert (frame.predicate, frame.sense) == (1, "have.01")
+    assert (frame.predicate, frame.predicates) == (1, (1,))
     assert frame.tags == ["B-ARG0", "B-V", "B-ARG1"]
 
 
@@ -64,4 +65,4 @@ def test_props_of_conll_2012(write):
 def test_broken_props_are_refused(write, old, new, message):
     assert old in PROPS
     with pytest.raises(InputError, match=message):
-        read_props(write(PROPS.replace(old, new)))
+        read_props(write(PROPS.replace(old, new)), ReadOptions())

@@ -6,14 +6,15 @@ from hypothesis import strategies as st
 
 from elmo.errors import InputError
 from elmo.tasks.readers.trees import read_trees
+from elmo.tasks.settings import ReadOptions
 
 
 def test_trees_give_roots_or_all_phrases(write):
     path = write("(3 (2 It) (4 (2 -LRB-) (4 good)))\n\n(0 (0 bad))\n", "t.txt.xz")
-    first, second = read_trees(path)
+    first, second = read_trees(path, ReadOptions())
     assert (first.words, first.label) == (["It", "(", "good"], "3")
     assert (second.words, second.label, second.place[-6:]) == (["bad"], "0", "line 3")
-    found = [(" ".join(e.words), e.label) for e in read_trees(path, phrases=True)]
+    found = [(" ".join(e.words), e.label) for e in read_trees(path, ReadOptions(phrases=True))]
     assert found == [
         ("It", "2"),
         ("(", "2"),
@@ -38,7 +39,7 @@ def test_trees_give_roots_or_all_phrases(write):
 )
 def test_broken_trees_are_refused(write, text, message):
     with pytest.raises(InputError, match=message):
-        read_trees(write(text))
+        read_trees(write(text), ReadOptions())
 
 
 trees = st.recursive(
@@ -59,8 +60,8 @@ def test_a_tree_has_a_phrase_for_every_bracket(tmp_path_factory, tree):
     path = tmp_path_factory.mktemp("trees") / "tree.txt"
     text = written(tree)
     path.write_text(text)
-    phrases = read_trees(path, phrases=True)
-    (root,) = read_trees(path)
+    phrases = read_trees(path, ReadOptions(phrases=True))
+    (root,) = read_trees(path, ReadOptions())
     assert phrases[-1] == root or root in phrases
     assert len(phrases) <= text.count("(")
     assert len(root.words) == text.count("(2 ")

@@ -11,7 +11,7 @@ import pytest
 import elmo.tasks
 from elmo.cli.main import main
 from elmo.errors import ConfigError, ElmoWarning, InputError, OutputExistsError
-from elmo.tasks.kinds import find_task
+from elmo.tasks.heads import find_task
 from elmo.tasks.run.training import train_task
 from elmo.tasks.settings import TaskSettings
 from task_data import settings

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 import torch
 
-from elmo.errors import ConfigError, MissingFileError
 from elmo.hub.names import open_model
 from elmo.model.bilm import BiLM
 from elmo.model.checkpoint import Checkpoint
@@ -15,8 +14,7 @@ from elmo.tasks.features.inputs import CachedLayers
 from elmo.tasks.features.static_words import StaticWords
 from elmo.tasks.features.word_features import ElmoChoice, WordFeatures
 from elmo.tasks.heads.base import Words
-from elmo.tasks.recipe import Recipe
-from elmo.tasks.settings import TaskSettings
+from elmo.tasks.settings import Recipe, TaskSettings
 from elmo.text.vector_sources import open_vectors
 
 
@@ -78,14 +76,5 @@ def _static(
         words = {word for sentences in (training, others) for s in sentences for word in s}
         return StaticWords.from_source(open_vectors(settings.vectors), words, settings.tune_vectors)
     if settings.static == "random":
-        return StaticWords.random(training, settings.random_dim or _usual_width(settings))
+        return StaticWords.random(training, settings.random_dim)
     return None
-
-
-def _usual_width(settings: TaskSettings) -> int:
-    try:
-        return open_vectors(settings.vectors).read([]).dim
-    except MissingFileError as error:
-        raise ConfigError(
-            f"random vectors are as wide as --vectors, but: {error}; or give --random-dim"
-        ) from None

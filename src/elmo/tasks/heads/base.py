@@ -22,7 +22,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import accumulate, chain
+from itertools import accumulate
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
@@ -31,10 +31,8 @@ import torch
 from torch import Tensor, nn
 
 from elmo.errors import InputError
-from elmo.tasks.recipe import ReadOptions, Recipe
-from elmo.text.files import get_tokenizer
-
-Words = list[str]
+from elmo.tasks.readers.examples import Words
+from elmo.tasks.settings import ReadOptions, Recipe
 
 E = TypeVar("E")
 """An example."""
@@ -182,8 +180,6 @@ class Head(nn.Module, ABC, Generic[B, P]):
 class Task(ABC, Generic[E, B, P]):
     """What is known about a task and its training data; subclasses are frozen dataclasses."""
 
-    name: ClassVar[str]
-    """As in `elmo.tasks.kinds.TASKS`."""
     metric: ClassVar[str]
     """The key of `evaluate` by which the best model is selected; higher is better."""
     recipe: ClassVar[Recipe]
@@ -195,19 +191,24 @@ class Task(ABC, Generic[E, B, P]):
             if isinstance(value, list):
                 object.__setattr__(self, field.name, tuple(value))
 
-    @classmethod
+    @property
+    def name(self) -> str:
+        """The task as `elmo.tasks.heads.TASKS` names it."""
+        return type(self).__name__.lower()
+
+    @staticmethod
     @abstractmethod
-    def read(cls, paths: Sequence[Path], options: ReadOptions) -> list[E]:
+    def read(paths: Sequence[Path], options: ReadOptions, /) -> list[E]:
         """Read files of examples; errors name file and line."""
 
     @classmethod
     @abstractmethod
-    def from_examples(cls, examples: Sequence[E], options: ReadOptions) -> Self:
+    def from_examples(cls, examples: Sequence[E]) -> Self:
         """Collect what must be known of the training data, such as its labels."""
 
-    @abstractmethod
     def sentences(self, example: E) -> list[Words]:
-        """Return the sentences of an example that are embedded, any number of them."""
+        """Return the sentences of an example that are embedded; by default its `words` alone."""
+        return [example.words]  # type: ignore[attr-defined]
 
     @abstractmethod
     def build(self, dims: FeatureDims, recipe: Recipe) -> Head[B, P]:
@@ -241,9 +242,9 @@ class Task(ABC, Generic[E, B, P]):
         del examples
 
 
-def tokenized(text: str, options: ReadOptions) -> Words:
-    """Split a raw text into the words of all its sentences."""
-    return list(chain.from_iterable(get_tokenizer(options.tokenizer).sentences(text)))
+def shown_span(words: Words, start: int, stop: int) -> dict[str, Any]:
+    """Return a span of words as a record for JSON."""
+    return {"start": start, "stop": stop, "text": " ".join(words[start:stop])}
 
 
 def text_pair(text: str, keys: tuple[str, str], names: str, max_tabs: int = -1) -> tuple[str, str]:

@@ -10,18 +10,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 
-from elmo.tasks.heads.base import FeatureDims, Layout, Words, WordVectors, tokenized
+from elmo.tasks.heads.base import FeatureDims, Layout, WordVectors
 from elmo.tasks.heads.encoders import AttentionPooling, BiLstm
 from elmo.tasks.heads.labels import LabelBatch, LabelHead, LabelTask
 from elmo.tasks.readers.examples import TextExample
+from elmo.tasks.readers.files import words_of
 from elmo.tasks.readers.formats import read_texts
-from elmo.tasks.recipe import ReadOptions, Recipe
+from elmo.tasks.settings import ReadOptions, Recipe
 
 
 class Classifier(LabelHead):
@@ -59,20 +59,11 @@ class Classifier(LabelHead):
 class Classify(LabelTask[TextExample]):
     """Texts with one label each."""
 
-    name: ClassVar[str] = "classify"
     metric: ClassVar[str] = "accuracy"
     recipe: ClassVar[Recipe] = Recipe(
         hidden=128, dropout=0.2, batch=32, epochs=10, patience=4, rate=2e-3, weight_decay=1e-4
     )
-
-    @classmethod
-    def read(cls, paths: Sequence[Path], options: ReadOptions) -> list[TextExample]:
-        """Read csv, tsv, JSON lines, SST trees, or lines that begin with their label."""
-        return read_texts(paths, options)
-
-    def sentences(self, example: TextExample) -> list[Words]:
-        """Return the text as one sequence of words."""
-        return [example.words]
+    read = staticmethod(read_texts)
 
     def build(self, dims: FeatureDims, recipe: Recipe) -> Classifier:
         """Build the network."""
@@ -85,7 +76,7 @@ class Classify(LabelTask[TextExample]):
 
     def parse(self, text: str, options: ReadOptions) -> list[TextExample]:
         """Split a raw text into words."""
-        return [TextExample(tokenized(text, options))]
+        return [TextExample(words_of(text, options))]
 
     def texts(self, example: TextExample) -> dict[str, str]:
         """Return the text."""

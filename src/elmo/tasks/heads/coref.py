@@ -21,7 +21,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -30,7 +29,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from elmo.errors import InputError
-from elmo.tasks.heads.base import FeatureDims, Head, Layout, Task, Words, WordVectors
+from elmo.tasks.heads.base import FeatureDims, Head, Layout, Task, WordVectors, shown_span
 from elmo.tasks.heads.encoders import BiLstm
 from elmo.tasks.heads.span_candidates import candidate_spans, cluster_numbers, warn_of_long_mentions
 from elmo.tasks.heads.span_scores import (
@@ -46,10 +45,10 @@ from elmo.tasks.metrics.clusters import (
     coreference_scores,
     without_singletons,
 )
-from elmo.tasks.readers.examples import Document, Span
+from elmo.tasks.readers.examples import Document, Span, Words
+from elmo.tasks.readers.files import sentences_of
 from elmo.tasks.readers.formats import read_documents
-from elmo.tasks.recipe import ReadOptions, Recipe
-from elmo.text.files import get_tokenizer
+from elmo.tasks.settings import ReadOptions, Recipe
 
 LONGEST_MENTION = 12
 """Words of a mention, at most: 98.7 % of LitBank's are as short."""
@@ -224,21 +223,15 @@ class Coref(Task[Document, CorefBatch, Clusters]):
     singletons: bool
     """Whether the training documents have clusters of one mention."""
 
-    name: ClassVar[str] = "coref"
     metric: ClassVar[str] = "average_f1"
     recipe: ClassVar[Recipe] = Recipe(
         hidden=128, dropout=0.3, batch=1, epochs=40, patience=10, rate=1e-3, elmo_dropout=0.5
     )
+    read = staticmethod(read_documents)
 
     @classmethod
-    def read(cls, paths: Sequence[Path], options: ReadOptions) -> list[Document]:
-        """Read files of CoNLL-2012 or LitBank, or folders of them; documents stay whole."""
-        return read_documents(paths, options)
-
-    @classmethod
-    def from_examples(cls, examples: Sequence[Document], options: ReadOptions) -> Self:
+    def from_examples(cls, examples: Sequence[Document]) -> Self:
         """Detect whether there are singletons."""
-        del options
         clusters = [mentions for e in examples for mentions in e.clusters or []]
         if not any(len(mentions) > 1 for mentions in clusters):
             raise InputError("no training document has two mentions of the same entity")
@@ -294,18 +287,12 @@ class Coref(Task[Document, CorefBatch, Clusters]):
 
     def parse(self, text: str, options: ReadOptions) -> list[Document]:
         """Split a raw text into sentences of words."""
-        sentences = get_tokenizer(options.tokenizer).sentences(text)
-        return [Document([words for words in sentences if words] or [[]])]
+        sentences = [words for words in sentences_of(text, options) if words]
+        return [Document(sentences or [[]])]
 
     def render(self, example: Document, prediction: Clusters) -> dict[str, Any]:
         """Return the sentences, and each mention with its words, counted over the document."""
         words = [word for sentence in example.sentences for word in sentence]
-        clusters = [
-            [
-                {"start": start, "stop": stop, "text": " ".join(words[start:stop])}
-                for start, stop in mentions
-            ]
-            for mentions in prediction
-        ]
+        clusters = [[shown_span(words, *span) for span in mentions] for mentions in prediction]
         shown = {"sentences": example.sentences, "clusters": clusters}
         return {"name": example.name, **shown} if example.name else shown

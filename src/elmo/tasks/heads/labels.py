@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -13,10 +12,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from elmo.errors import ElmoWarning, InputError
+from elmo.errors import InputError
 from elmo.tasks.heads.base import Head, Layout, Task, WordVectors
 from elmo.tasks.metrics.scores import accuracy, macro_f1
-from elmo.tasks.recipe import ReadOptions
+from elmo.tasks.readers.files import listed, warn_of
 
 
 @dataclass(frozen=True)
@@ -81,9 +80,8 @@ class LabelTask(Task[L, LabelBatch, LabelPrediction]):
     labels: tuple[str, ...]
 
     @classmethod
-    def from_examples(cls, examples: Sequence[L], options: ReadOptions) -> Self:
+    def from_examples(cls, examples: Sequence[L]) -> Self:
         """Collect the labels."""
-        del options
         labels = require_labels(example.label for example in examples)
         if len(labels) < 2:
             raise InputError(
@@ -96,10 +94,9 @@ class LabelTask(Task[L, LabelBatch, LabelPrediction]):
         known = set(self.labels)
         for example in examples:
             if example.label is not None and example.label not in known:
-                listed = ", ".join(self.labels[:20]) + (", ..." if len(known) > 20 else "")
                 raise InputError(
                     f"{example.place or 'an example'}: unknown label {example.label!r}; the "
-                    f"training data have {listed}"
+                    f"training data have {listed(self.labels, 20)}"
                 )
 
     def numbers(self, examples: Sequence[L]) -> Tensor:
@@ -146,14 +143,11 @@ def warn_of_unknown_tags(tags: Iterable[tuple[str, str]], known: Sequence[str]) 
     """
     names = set(known)
     unknown = [(tag, place) for tag, place in tags if tag not in names]
-    if unknown:
-        listed = ", ".join(sorted({tag for tag, _ in unknown})[:8])
-        warnings.warn(
-            f"{len(unknown)} tags ({listed}) are not in the training data and count as errors "
-            f"(first: {unknown[0][1] or 'a sentence'})",
-            ElmoWarning,
-            stacklevel=3,
-        )
+    different = listed(sorted({tag for tag, _ in unknown}))
+    warn_of(
+        f"tags ({different}) are not in the training data and count as errors",
+        [place for _, place in unknown],
+    )
 
 
 def tag_numbers(rows: Sequence[Sequence[str]], known: Sequence[str], length: int) -> Tensor:

@@ -15,19 +15,18 @@ paper.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 
-from elmo.tasks.heads.attention import attend
-from elmo.tasks.heads.base import FeatureDims, Layout, Words, WordVectors, text_pair, tokenized
-from elmo.tasks.heads.encoders import BiLstm
+from elmo.tasks.heads.base import FeatureDims, Layout, WordVectors, text_pair
+from elmo.tasks.heads.encoders import BiLstm, attend
 from elmo.tasks.heads.labels import LabelBatch, LabelHead, LabelTask
-from elmo.tasks.readers.examples import EntailmentPair
+from elmo.tasks.readers.examples import EntailmentPair, Words
+from elmo.tasks.readers.files import words_of
 from elmo.tasks.readers.formats import read_entailment
-from elmo.tasks.recipe import ReadOptions, Recipe
+from elmo.tasks.settings import ReadOptions, Recipe
 
 
 class Esim(LabelHead):
@@ -105,16 +104,11 @@ def pooled_pair(composed: Tensor, mask: Tensor) -> tuple[Tensor, ...]:
 class Nli(LabelTask[EntailmentPair]):
     """Pairs of texts with one label each."""
 
-    name: ClassVar[str] = "nli"
     metric: ClassVar[str] = "accuracy"
     recipe: ClassVar[Recipe] = Recipe(
         hidden=128, dropout=0.1, batch=32, epochs=12, patience=4, rate=1e-3, elmo_dropout=0.3
     )
-
-    @classmethod
-    def read(cls, paths: Sequence[Path], options: ReadOptions) -> list[EntailmentPair]:
-        """Read SNLI's JSON lines, or tsv."""
-        return read_entailment(paths, options)
+    read = staticmethod(read_entailment)
 
     def sentences(self, example: EntailmentPair) -> list[Words]:
         """Return premise and hypothesis."""
@@ -135,7 +129,7 @@ class Nli(LabelTask[EntailmentPair]):
         """Split `premise<TAB>hypothesis`, or a JSON object with `sentence1` and `sentence2`."""
         keys = ("sentence1", "sentence2")
         texts = text_pair(text, keys, "a premise, a tab and a hypothesis")
-        premise, hypothesis = (tokenized(part, options) for part in texts)
+        premise, hypothesis = (words_of(part, options) for part in texts)
         return [EntailmentPair(premise, hypothesis)]
 
     def texts(self, example: EntailmentPair) -> dict[str, str]:

@@ -6,17 +6,17 @@ located again by scanning the text.
 
 from __future__ import annotations
 
-import warnings
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
-from elmo.errors import ElmoWarning, InputError
-from elmo.tasks.heads.base import tokenized
+from elmo.errors import InputError
 from elmo.tasks.readers.examples import Question, Span, Words
+from elmo.tasks.readers.files import sentences_of, warn_of, words_of
+from elmo.tasks.readers.formats import read_questions
 from elmo.tasks.readers.squad import occurrences
-from elmo.tasks.recipe import ReadOptions
-from elmo.text.files import Tokenizer, get_tokenizer
+from elmo.tasks.settings import ReadOptions
 
 
 @dataclass(frozen=True)
@@ -57,14 +57,9 @@ class LocatedText:
         return LocatedText(self.text, kept, self.starts[:count], self.stops[:count])
 
 
-def locate(text: str, tokenizer: Tokenizer) -> LocatedText:
-    """Split a text and locate its words.
-
-    Args:
-        text: A raw text.
-        tokenizer: One that changes no character of a word.
-    """
-    sentences = [words for words in tokenizer.sentences(text) if words]
+def locate(text: str, options: ReadOptions) -> LocatedText:
+    """Split a raw text and locate its words; the tokenizer must not change any of them."""
+    sentences = [words for words in sentences_of(text, options) if words]
     starts: list[int] = []
     stops: list[int] = []
     place = 0
@@ -73,7 +68,7 @@ def locate(text: str, tokenizer: Tokenizer) -> LocatedText:
         if found < 0:
             rest = text[place : place + 40]
             raise InputError(
-                f"the tokenizer {tokenizer.name!r} made {word!r} of {rest!r}: expected words as "
+                f"the tokenizer {options.tokenizer!r} made {word!r} of {rest!r}: expected words as "
                 "they stand in the text; choose another tokenizer"
             )
         place = found + len(word)
@@ -99,6 +94,11 @@ class Passage:
         return self.question.place
 
 
+def read_passages(paths: Sequence[Path], options: ReadOptions) -> list[Passage]:
+    """Read SQuAD's JSON; answers are aligned with words."""
+    return align(read_questions(paths, options), options)
+
+
 def align(questions: Sequence[Question], options: ReadOptions) -> list[Passage]:
     """Split questions and contexts into words, and align answers with words.
 
@@ -106,8 +106,7 @@ def align(questions: Sequence[Question], options: ReadOptions) -> list[Passage]:
     (whole words are taken), and questions whose answers are all truncated away (kept for
     evaluation; training learns nothing from them).
     """
-    tokenizer = get_tokenizer(options.tokenizer)
-    contexts = {text: locate(text, tokenizer) for text in {q.context: None for q in questions}}
+    contexts = {text: locate(text, options) for text in dict.fromkeys(q.context for q in questions)}
     limit = options.max_words
     passages = [passage_of(q, options, contexts[q.context].first_words(limit)) for q in questions]
     cases = {
@@ -122,15 +121,13 @@ def align(questions: Sequence[Question], options: ReadOptions) -> list[Passage]:
         ],
     }
     for what, found in cases.items():
-        if found:
-            message = f"{len(found):,} {what} (first: {found[0].place})"
-            warnings.warn(message, ElmoWarning, stacklevel=3)
+        warn_of(what, [passage.place for passage in found])
     return passages
 
 
 def passage_of(question: Question, options: ReadOptions, context: LocatedText) -> Passage:
     """Split one question into words, and align its answers with its context."""
-    words = tokenized(question.question, options)
+    words = words_of(question.question, options)
     if not len(context) or not words:
         raise InputError(f"{question.place or 'an example'}: no words in the question or its text")
     spans: set[Span] = set()

@@ -20,7 +20,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -28,24 +27,26 @@ import torch
 from torch import Tensor, nn
 
 from elmo.errors import InputError
-from elmo.tasks.heads.attention import TrilinearScores, attend, masked_softmax
 from elmo.tasks.heads.base import (
     FeatureDims,
     Head,
     Layout,
     PaddedWords,
     Task,
-    Words,
     WordVectors,
     text_pair,
 )
-from elmo.tasks.heads.encoders import BiLstm, SequenceDropout
-from elmo.tasks.heads.passages import Passage, align, locate, passage_of
-from elmo.tasks.metrics.answers import answer_scores
-from elmo.tasks.readers.examples import Question, Span
-from elmo.tasks.readers.formats import read_questions
-from elmo.tasks.recipe import ReadOptions, Recipe
-from elmo.text.files import get_tokenizer
+from elmo.tasks.heads.encoders import (
+    BiLstm,
+    SequenceDropout,
+    TrilinearScores,
+    attend,
+    masked_softmax,
+)
+from elmo.tasks.heads.passages import Passage, locate, passage_of, read_passages
+from elmo.tasks.metrics.scores import answer_scores
+from elmo.tasks.readers.examples import Question, Span, Words
+from elmo.tasks.settings import ReadOptions, Recipe
 
 LONGEST_ANSWER = 20
 """Words of a predicted answer, at most: 99 % of those in SQuAD are as short."""
@@ -210,21 +211,15 @@ def _log_probabilities(scores: Tensor, mask: Tensor) -> Tensor:
 class Qa(Task[Passage, QaBatch, AnswerPrediction]):
     """Questions about paragraphs."""
 
-    name: ClassVar[str] = "qa"
     metric: ClassVar[str] = "f1"
     recipe: ClassVar[Recipe] = Recipe(
         hidden=100, dropout=0.1, batch=64, epochs=3, patience=2, rate=2e-3, elmo_dropout=0.3
     )
+    read = staticmethod(read_passages)
 
     @classmethod
-    def read(cls, paths: Sequence[Path], options: ReadOptions) -> list[Passage]:
-        """Read SQuAD's JSON; answers are aligned with words."""
-        return align(read_questions(paths, options), options)
-
-    @classmethod
-    def from_examples(cls, examples: Sequence[Passage], options: ReadOptions) -> Self:
+    def from_examples(cls, examples: Sequence[Passage]) -> Self:
         """Collect nothing: answers are pieces of texts."""
-        del options
         if not any(example.spans for example in examples):
             raise InputError("no training question has an answer in its context")
         return cls()
@@ -266,7 +261,7 @@ class Qa(Task[Passage, QaBatch, AnswerPrediction]):
         """Split `question<TAB>context`, or a JSON object with `question` and `context`."""
         keys = ("question", "context")
         question, context = text_pair(text, keys, "a question, a tab and a text", max_tabs=1)
-        located = locate(context, get_tokenizer(options.tokenizer))
+        located = locate(context, options)
         raw = Question("", context, question)
         return [passage_of(raw, options, located.first_words(options.max_words))]
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
 
-from elmo.errors import ElmoWarning
 from elmo.tasks.readers.examples import Document, Span
+from elmo.tasks.readers.files import warn_of
 
 Integers = npt.NDArray[np.int64]
 
@@ -44,17 +43,13 @@ def cluster_numbers(spans: Integers, clusters: Sequence[Sequence[Span]]) -> Inte
     Returns:
         Shape `(spans,)`.
     """
-    numbers = np.zeros(spans.shape[1], dtype=np.int64)
-    mentions = [(*span, k) for k, cluster in enumerate(clusters, start=1) for span in cluster]
-    if not mentions or not len(numbers):
-        return numbers
-    wanted = np.array(mentions, dtype=np.int64).T
-    size = int(spans[1].max()) + 1  # spans are sorted by these keys
-    keys, wanted_keys = (own[0] * size + np.minimum(own[1], size - 1) for own in (spans, wanted))
-    places = np.searchsorted(keys, wanted_keys).clip(max=len(keys) - 1)
-    there = (spans[:2, places] == wanted[:2]).all(axis=0)
-    numbers[places[there]] = wanted[2, there]
-    return numbers
+    longest = int((spans[1] - spans[0]).max(initial=1))
+    table = np.zeros((int(spans[1].max(initial=0)), longest), dtype=np.int64)
+    for number, cluster in enumerate(clusters, start=1):
+        for start, stop in cluster:
+            if stop <= len(table) and stop - start <= longest:
+                table[start, stop - start - 1] = number
+    return table[spans[0], spans[1] - spans[0] - 1]
 
 
 def warn_of_long_mentions(documents: Sequence[Document], longest: int) -> None:
@@ -66,14 +61,11 @@ def warn_of_long_mentions(documents: Sequence[Document], longest: int) -> None:
         for span in mentions
         if span.stop - span.start > longest
     ]
-    if long:
-        total = sum(len(m) for d in documents for m in d.clusters or [])
-        warnings.warn(
-            f"{len(long):,} of {total:,} mentions have more than {longest} words and cannot be "
-            f"found (first: {_place(*long[0])})",
-            ElmoWarning,
-            stacklevel=3,
-        )
+    total = sum(len(m) for d in documents for m in d.clusters or [])
+    warn_of(
+        f"of {total:,} mentions have more than {longest} words and cannot be found",
+        [_place(*one) for one in long],
+    )
 
 
 def _place(document: Document, span: Span) -> str:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from elmo.tasks.heads.attention import masked_softmax
+from elmo.tasks.heads.encoders import masked_softmax
 
 _FEATURE_DIM = 20
 _DISTANCES = 9

@@ -11,8 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import groupby
-from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -20,33 +18,28 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from elmo.tasks.heads.base import FeatureDims, Head, Layout, Task, Words, WordVectors, send
+from elmo.tasks.heads.base import (
+    FeatureDims,
+    Head,
+    Layout,
+    Task,
+    WordVectors,
+    send,
+    shown_span,
+)
 from elmo.tasks.heads.crf import FORBIDDEN, tag_rules, viterbi
 from elmo.tasks.heads.encoders import BiLstm, HighwayLstm, SequenceDropout
 from elmo.tasks.heads.labels import require_labels, tag_numbers, warn_of_unknown_tags
 from elmo.tasks.metrics.scores import Score, role_score
-from elmo.tasks.readers.examples import Frame
+from elmo.tasks.readers.examples import Frame, Words
+from elmo.tasks.readers.files import sentences_of
 from elmo.tasks.readers.formats import read_frames
-from elmo.tasks.recipe import ReadOptions, Recipe
+from elmo.tasks.settings import ReadOptions, Recipe
 from elmo.tasks.tag_schemes import spans_of
-from elmo.text.files import get_tokenizer
 
 _FLAG_DIM = 32
 _FINDER_SHARE = 2
 """The biLSTM that finds predicates is narrower by this factor."""
-
-
-@dataclass(frozen=True)
-class SrlExample:
-    """A sentence and one of its predicates."""
-
-    words: Words
-    predicate: int | None
-    """Number of the predicate's word; None where predicates must be found."""
-    tags: list[str] | None = None
-    predicates: tuple[int, ...] = ()
-    """All predicates of the sentence."""
-    place: str = ""
 
 
 @dataclass(frozen=True)
@@ -155,12 +148,11 @@ class RoleLabeler(Head[SrlBatch, SrlPrediction]):
 
 
 @dataclass(frozen=True)
-class Srl(Task[SrlExample, SrlBatch, SrlPrediction]):
+class Srl(Task[Frame, SrlBatch, SrlPrediction]):
     """Sentences with predicates and their arguments."""
 
     tags: tuple[str, ...]
 
-    name: ClassVar[str] = "srl"
     metric: ClassVar[str] = "f1"
     recipe: ClassVar[Recipe] = Recipe(
         hidden=128,
@@ -174,38 +166,24 @@ class Srl(Task[SrlExample, SrlBatch, SrlPrediction]):
         elmo_dropout=0.2,
         mix_l2=0.001,
     )
+    read = staticmethod(read_frames)
 
     @classmethod
-    def read(cls, paths: Sequence[Path], options: ReadOptions) -> list[SrlExample]:
-        """Read PropBank's JSON lines, or columns of brackets."""
-        frames = read_frames(paths, options)  # those of one sentence are neighbors
-        return [
-            example
-            for _, group in groupby(frames, key=lambda frame: (frame.place, frame.words))
-            for example in _examples_of(list(group))
-        ]
-
-    @classmethod
-    def from_examples(cls, examples: Sequence[SrlExample], options: ReadOptions) -> Self:
+    def from_examples(cls, examples: Sequence[Frame]) -> Self:
         """Collect the roles."""
-        del options
         tags = require_labels(tag for example in examples for tag in example.tags or ())
         roles = sorted({tag[2:] for tag in tags if tag != "O"})
         return cls(("O", *(f"{prefix}-{role}" for role in roles for prefix in "BI")))
 
-    def check(self, examples: Sequence[SrlExample]) -> None:
+    def check(self, examples: Sequence[Frame]) -> None:
         """Warn of roles that the training data do not have."""
         warn_of_unknown_tags(((tag, e.place) for e in examples for tag in e.tags or ()), self.tags)
-
-    def sentences(self, example: SrlExample) -> list[Words]:
-        """Return the sentence."""
-        return [example.words]
 
     def build(self, dims: FeatureDims, recipe: Recipe) -> RoleLabeler:
         """Build the network."""
         return RoleLabeler(dims, self.tags, recipe)
 
-    def collate(self, examples: Sequence[SrlExample]) -> SrlBatch:
+    def collate(self, examples: Sequence[Frame]) -> SrlBatch:
         """Return a batch."""
         layout = Layout.of([len(example.words) for example in examples])
         length = layout.mask.shape[1]
@@ -221,7 +199,7 @@ class Srl(Task[SrlExample, SrlBatch, SrlPrediction]):
         )
 
     def evaluate(
-        self, examples: Sequence[SrlExample], predictions: Sequence[SrlPrediction]
+        self, examples: Sequence[Frame], predictions: Sequence[SrlPrediction]
     ) -> dict[str, float]:
         """Return F1 of arguments for the gold predicates, and F1 of finding predicates."""
         gold = [example.tags or [] for example in examples]
@@ -229,21 +207,21 @@ class Srl(Task[SrlExample, SrlBatch, SrlPrediction]):
         predicates = _predicate_score(examples, predictions)
         return {**score.as_dict(), "predicate_f1": predicates.f1}
 
-    def parse(self, text: str, options: ReadOptions) -> list[SrlExample]:
+    def parse(self, text: str, options: ReadOptions) -> list[Frame]:
         """Split a raw text; words in brackets are the predicates of their sentence."""
         examples = []
-        for tokens in get_tokenizer(options.tokenizer).sentences(text):
+        for tokens in sentences_of(text, options):
             words, marked = _without_brackets(tokens)
             wanted: list[int | None] = [*marked] or [None]
-            examples += [SrlExample(words, predicate) for predicate in wanted]
+            examples += [Frame(words, predicate) for predicate in wanted]
         return examples
 
-    def render(self, example: SrlExample, prediction: SrlPrediction) -> dict[str, Any]:
+    def render(self, example: Frame, prediction: SrlPrediction) -> dict[str, Any]:
         """Return the words, and for each predicate its arguments with their words."""
         frames = []
         for predicate, tags in prediction.frames:
             arguments = [
-                {"role": role, "start": a, "stop": b, "text": " ".join(example.words[a:b])}
+                {"role": role, **shown_span(example.words, a, b)}
                 for a, b, role in spans_of(tags)
                 if role != "V"
             ]
@@ -258,14 +236,6 @@ class Srl(Task[SrlExample, SrlBatch, SrlPrediction]):
         return {"words": example.words, "frames": frames}
 
 
-def _examples_of(frames: Sequence[Frame]) -> list[SrlExample]:
-    predicates = tuple(sorted({frame.predicate for frame in frames}))
-    return [
-        SrlExample(frame.words, frame.predicate, frame.tags, predicates, frame.place)
-        for frame in frames
-    ]
-
-
 def _flags(predicates: Sequence[int | None], length: int) -> Tensor:
     flags = np.zeros((len(predicates), length), dtype=np.int64)
     for row, predicate in enumerate(predicates):
@@ -274,7 +244,7 @@ def _flags(predicates: Sequence[int | None], length: int) -> Tensor:
     return torch.from_numpy(flags)
 
 
-def _predicate_score(examples: Sequence[SrlExample], predictions: Sequence[SrlPrediction]) -> Score:
+def _predicate_score(examples: Sequence[Frame], predictions: Sequence[SrlPrediction]) -> Score:
     """Score the predicates of each sentence, counted once however many frames it has."""
     pairs = zip(examples, predictions, strict=True)
     sentences = {(e.place, tuple(e.words)): (set(e.predicates), set(p.found)) for e, p in pairs}

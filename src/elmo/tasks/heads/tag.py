@@ -9,22 +9,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from elmo.tasks.heads.base import FeatureDims, Head, Layout, Task, Words, WordVectors
+from elmo.tasks.heads.base import FeatureDims, Head, Layout, Task, WordVectors, shown_span
 from elmo.tasks.heads.crf import Crf, tag_rules
 from elmo.tasks.heads.encoders import BiLstm
 from elmo.tasks.heads.labels import require_labels, tag_numbers, warn_of_unknown_tags
 from elmo.tasks.metrics.scores import accuracy, macro_f1, span_score
 from elmo.tasks.readers.examples import TaggedSentence
+from elmo.tasks.readers.files import sentences_of
 from elmo.tasks.readers.formats import read_tagged
-from elmo.tasks.recipe import ReadOptions, Recipe
+from elmo.tasks.settings import ReadOptions, Recipe
 from elmo.tasks.tag_schemes import scheme_of, spans_of, to_bioes, to_iob2
-from elmo.text.files import get_tokenizer
 
 
 @dataclass(frozen=True)
@@ -89,7 +88,6 @@ class Tag(Task[TaggedSentence, TagBatch, list[str]]):
     spans: bool
     """Whether tags encode spans."""
 
-    name: ClassVar[str] = "tag"
     metric: ClassVar[str] = "score"
     recipe: ClassVar[Recipe] = Recipe(
         hidden=128,
@@ -102,16 +100,11 @@ class Tag(Task[TaggedSentence, TagBatch, list[str]]):
         elmo_dropout=0.3,
         mix_l2=0.001,
     )
+    read = staticmethod(read_tagged)
 
     @classmethod
-    def read(cls, paths: Sequence[Path], options: ReadOptions) -> list[TaggedSentence]:
-        """Read CoNLL columns or CoNLL-U."""
-        return read_tagged(paths, options)
-
-    @classmethod
-    def from_examples(cls, examples: Sequence[TaggedSentence], options: ReadOptions) -> Self:
+    def from_examples(cls, examples: Sequence[TaggedSentence]) -> Self:
         """Collect the tags, and whether they encode spans."""
-        del options
         spans = scheme_of(example.tags or [] for example in examples) != "labels"
         tags = require_labels(tag for e in examples for tag in _targets(e, spans))
         if spans:  # every type may have spans of every length, whatever the training data have
@@ -124,10 +117,6 @@ class Tag(Task[TaggedSentence, TagBatch, list[str]]):
         warn_of_unknown_tags(
             ((tag, e.place) for e in examples for tag in _targets(e, self.spans)), self.tags
         )
-
-    def sentences(self, example: TaggedSentence) -> list[Words]:
-        """Return the sentence."""
-        return [example.words]
 
     def build(self, dims: FeatureDims, recipe: Recipe) -> Tagger:
         """Build the network."""
@@ -154,7 +143,7 @@ class Tag(Task[TaggedSentence, TagBatch, list[str]]):
 
     def parse(self, text: str, options: ReadOptions) -> list[TaggedSentence]:
         """Split a raw text into sentences of words."""
-        return [TaggedSentence(words) for words in get_tokenizer(options.tokenizer).sentences(text)]
+        return [TaggedSentence(words) for words in sentences_of(text, options)]
 
     def render(self, example: TaggedSentence, prediction: list[str]) -> dict[str, Any]:
         """Return words and tags (spans in IOB2), and the spans with their words."""
@@ -163,8 +152,7 @@ class Tag(Task[TaggedSentence, TagBatch, list[str]]):
             spans = spans_of(prediction)
             shown["tags"] = to_iob2(spans, len(example.words))
             shown["spans"] = [
-                {"type": kind, "start": a, "stop": b, "text": " ".join(example.words[a:b])}
-                for a, b, kind in spans
+                {"type": kind, **shown_span(example.words, a, b)} for a, b, kind in spans
             ]
         return shown
 

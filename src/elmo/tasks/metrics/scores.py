@@ -1,7 +1,9 @@
-"""Accuracy; precision, recall and F1 of labels, of spans and of semantic roles."""
+"""Accuracy; precision, recall and F1 of labels, spans and semantic roles; answers of SQuAD."""
 
 from __future__ import annotations
 
+import re
+import string
 from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
@@ -13,6 +15,8 @@ Tags = Sequence[str]
 Argument = tuple[str, tuple[tuple[int, int], ...]]
 """A role and its pieces: first word, and the one behind the last."""
 
+_PUNCTUATION = str.maketrans("", "", string.punctuation)
+_ARTICLES = re.compile(r"\b(a|an|the)\b")
 _VERB = "V"
 _CONTINUED = "C-"
 
@@ -119,3 +123,36 @@ def _micro_average(
         n_found += len(found)
         n_true += len(true)
     return Score.of_counts(correct, n_found, n_true)
+
+
+# --- answers --------------------------------------------------------------------------------------
+
+
+def normalized(answer: str) -> str:
+    """Lower-case a text; remove ASCII punctuation, then articles, then superfluous white space."""
+    bare = answer.lower().translate(_PUNCTUATION)
+    return " ".join(_ARTICLES.sub(" ", bare).split())
+
+
+def answer_f1(predicted: str, gold: str) -> float:
+    """Return the F1 of the words of two answers; 0 if they share none, even if both are empty."""
+    found, true = normalized(predicted).split(), normalized(gold).split()
+    common = (Counter(found) & Counter(true)).total()
+    return Score.of_counts(common, len(found), len(true)).f1
+
+
+def answer_scores(gold: Sequence[Sequence[str]], predicted: Sequence[str]) -> dict[str, float]:
+    """Score answers, each against the closest of the correct answers.
+
+    Args:
+        gold: For every question the correct answers.
+        predicted: For every question one answer.
+
+    Returns:
+        `exact_match` and `f1`, means over all questions, from 0 to 1.
+    """
+    exact = f1 = 0.0
+    for answers, answer in zip(gold, predicted, strict=True):
+        exact += max((normalized(answer) == normalized(one) for one in answers), default=False)
+        f1 += max((answer_f1(answer, one) for one in answers), default=0.0)
+    return {"exact_match": ratio(exact, len(gold)), "f1": ratio(f1, len(gold))}

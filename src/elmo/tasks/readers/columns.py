@@ -12,7 +12,8 @@ from pathlib import Path
 
 from elmo.errors import InputError
 from elmo.tasks.readers.examples import TaggedSentence
-from elmo.tasks.readers.files import Line, Remarks, blocks, not_empty, place, problem
+from elmo.tasks.readers.files import Line, Remarks, blocks, place, problem
+from elmo.tasks.settings import ReadOptions
 from elmo.tasks.tag_schemes import irregular_places, is_span_tag, scheme_of, spans_of, to_iob2
 from elmo.text import conllu
 
@@ -20,53 +21,39 @@ _DOCUMENT = "-DOCSTART-"
 _FIELDS = ("lemma", "upos", "xpos", "feats", "deprel")
 
 
-def read_columns(
-    path: Path, *, word_column: int = 0, tag_column: int = -1, encoding: str = "utf-8"
-) -> list[TaggedSentence]:
-    """Read sentences of words and tags.
+def read_columns(path: Path, options: ReadOptions) -> list[TaggedSentence]:
+    """Read sentences of words and tags: the first and the last column, or those given by number.
 
     Spans are returned in IOB2 whether the file has IOB1, IOB2, BIOES or BILOU. Tags that encode no
     spans (parts of speech) stay as they are.
-
-    Args:
-        path: A file, compressed or not.
-        word_column: Column of the words, from 0; negative numbers count from the right.
-        tag_column: Column of the tags.
-        encoding: Of the file.
     """
     remarks = Remarks(path)
-    rows = [_columns(path, block) for block in blocks(path, encoding)]
+    rows = [_columns(path, block) for block in blocks(path, options.encoding)]
     rows = [block for block in rows if block and block[0][1][0] != _DOCUMENT]
     for block in rows:
         number, columns = block[0]
         if len(columns) != len(rows[0][0][1]):
             remarks.add("sentences have another number of columns than the first", number)
-    found = [_sentence(path, block, word_column, tag_column) for block in rows]
-    sentences = _normalized(found, remarks)
-    remarks.warn()
-    return not_empty([sentence for _, sentence in sentences], path, "words with tags")
+    word = _number(options.text_column, "--text-column", 0)
+    tag = _number(options.label_column, "--label-column", -1)
+    found = [_sentence(path, block, word, tag) for block in rows]
+    return remarks.finish(_normalized(found, remarks), "words with tags")
 
 
 _Row = tuple[int, list[str]]
 
 
-def read_conllu(
-    path: Path, *, field: str = "upos", encoding: str = "utf-8"
-) -> list[TaggedSentence]:
-    """Read sentences of words and one of their fields from CoNLL-U.
+def read_conllu(path: Path, options: ReadOptions) -> list[TaggedSentence]:
+    """Read sentences of words and one of their fields from CoNLL-U: `label_column`, else `upos`.
 
     A sentence that lacks the field for a word is left out, with a counted warning.
-
-    Args:
-        path: A file, compressed or not.
-        field: What the tags are; parts of speech by default.
-        encoding: Of the file.
     """
+    field = options.label_column or "upos"
     if field not in _FIELDS:
-        raise InputError(f"no field {field!r} in CoNLL-U: expected one of {_FIELDS}")
+        raise InputError(f"no field {field!r} in CoNLL-U: expected one of {', '.join(_FIELDS)}")
     remarks = Remarks(path)
     sentences = []
-    for rows in conllu.read_conllu(path, encoding):
+    for rows in conllu.read_conllu(path, options.encoding):
         tags = [row.field(field) for row in rows]
         missing = [row.line for row, tag in zip(rows, tags, strict=True) if tag == "_"]
         if missing and field != "feats":
@@ -74,8 +61,7 @@ def read_conllu(
         else:
             words = [row.field("form") for row in rows]
             sentences.append(TaggedSentence(words, tags, place(path, rows[0].line)))
-    remarks.warn()
-    return not_empty(sentences, path, f"sentences with {field}")
+    return remarks.finish(sentences, f"sentences with {field}")
 
 
 def _columns(path: Path, block: list[Line]) -> list[_Row]:
@@ -103,6 +89,15 @@ def _is_comment(columns: list[str], rest: list[list[str]]) -> bool:
     return is_span_tag(rest[-1][-1]) and not is_span_tag(columns[-1])
 
 
+def _number(given: str | None, flag: str, default: int) -> int:
+    if given is None:
+        return default
+    try:
+        return int(given)
+    except ValueError:
+        raise InputError(f"{flag} is {given!r}, expected the number of a column, from 0") from None
+
+
 def _split(text: str) -> list[str]:
     return [cell.strip() for cell in text.split("\t")] if "\t" in text else text.split()
 
@@ -127,17 +122,18 @@ def _sentence(
 
 def _normalized(
     found: list[tuple[list[int], TaggedSentence]], remarks: Remarks
-) -> list[tuple[list[int], TaggedSentence]]:
+) -> list[TaggedSentence]:
     """Convert spans to IOB2, and count tags that continue no span."""
     scheme = scheme_of(sentence.tags or [] for _, sentence in found)
-    if scheme == "labels":
-        return found
     normalized = []
     for numbers, sentence in found:
+        if scheme == "labels":
+            normalized.append(sentence)
+            continue
         tags = sentence.tags or []
         if scheme != "iob1":
             for k in irregular_places(tags):
                 remarks.add("tags continue a span that is not there; they begin one", numbers[k])
         tags = to_iob2(spans_of(tags), len(tags))
-        normalized.append((numbers, TaggedSentence(sentence.words, tags, sentence.place)))
+        normalized.append(TaggedSentence(sentence.words, tags, sentence.place))
     return normalized

@@ -12,7 +12,8 @@ from pathlib import Path
 
 from elmo.errors import InputError
 from elmo.tasks.readers.examples import Document, Span, Words
-from elmo.tasks.readers.files import Remarks, not_empty, numbered_lines, place, problem
+from elmo.tasks.readers.files import Remarks, numbered_lines, place, problem
+from elmo.tasks.settings import ReadOptions
 
 _BEGIN = re.compile(r"#begin document\s*\(?(.*?)\)?;?\s*(?:part\s*(\d+))?\s*$")
 _END = "#end document"
@@ -21,7 +22,7 @@ _NOTHING = ("", "-", "_", "*")
 _WORD_COLUMN = 3
 
 
-def read_coreference(path: Path, *, encoding: str = "utf-8") -> list[Document]:
+def read_coreference(path: Path, options: ReadOptions) -> list[Document]:
     """Read the documents of a file; parts of a document are documents of their own.
 
     Clusters are in the order of their first mentions, mentions in that of the text. A mention that
@@ -31,7 +32,7 @@ def read_coreference(path: Path, *, encoding: str = "utf-8") -> list[Document]:
     documents: list[Document] = []
     current: _Builder | None = None
     last = 0
-    for number, text in numbered_lines(path, encoding):
+    for number, text in numbered_lines(path, options.encoding):
         last = number
         if text.startswith("#begin document"):
             if current is not None:
@@ -48,8 +49,7 @@ def read_coreference(path: Path, *, encoding: str = "utf-8") -> list[Document]:
             raise problem(path, number, "a word before '#begin document'")
     if current is not None:
         raise problem(path, last, f"the file ends inside of a document, expected {_END!r}")
-    remarks.warn()
-    return not_empty(documents, path, "documents ('#begin document')")
+    return remarks.finish(documents, "documents ('#begin document')")
 
 
 def find_documents(folder: Path) -> list[Path]:

@@ -44,12 +44,12 @@ class Frame:
     """One predicate of a sentence and its arguments."""
 
     words: Words
-    predicate: int
-    """Number of the predicate's word, from 0."""
+    predicate: int | None
+    """Number of the predicate's word, from 0; None where predicates must be found."""
     tags: list[str] | None = None
     """As many as words, in IOB2; the predicate itself is `B-V`. None where they are unknown."""
-    sense: str = ""
-    """Sense of the predicate, such as `come.03`; empty where it is unknown."""
+    predicates: tuple[int, ...] = ()
+    """All predicates of the sentence."""
     place: str = ""
 
 
@@ -82,8 +82,6 @@ class Question:
     question: str
     answers: tuple[Answer, ...] = ()
     """Annotated answers; several for questions of the test set, none for raw ones."""
-    title: str = ""
-    """Title of the article that the paragraph is from."""
     place: str = ""
 
 

@@ -1,16 +1,20 @@
-"""What readers share: numbered lines, errors with their line, counted warnings."""
+"""What readers share: numbered lines, errors that name the line, counted warnings, tokens."""
 
 from __future__ import annotations
 
 import json
 import warnings
-from collections import Counter
 from collections.abc import Iterator, Sequence
+from functools import cache
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from elmo.errors import ElmoWarning, InputError
-from elmo.text.files import COMPRESSED, TextFile
+from elmo.settings import TokenizerName
+from elmo.tasks.readers.examples import Words
+from elmo.tasks.settings import ReadOptions
+from elmo.text.files import COMPRESSED, TextFile, Tokenizer, get_tokenizer
 
 E = TypeVar("E")
 JSON_LINES = (".jsonl", ".json", ".ndjson")
@@ -25,14 +29,14 @@ class Line(NamedTuple):
     text: str
 
 
-def place(path: Path | str, line: int) -> str:
-    """Return file and line for a message."""
-    return f"{path}, line {line}"
+def place(path: Path, where: int | str) -> str:
+    """Return a file and a line (or the name of something in it) for a message."""
+    return f"{path}, {f'line {where}' if isinstance(where, int) else where}"
 
 
-def problem(path: Path | str, line: int, what: str) -> InputError:
-    """Return the error for a line that cannot be read."""
-    return InputError(f"{place(path, line)}: {what}")
+def problem(path: Path, where: int | str, what: str) -> InputError:
+    """Return the error for something in a file that cannot be read."""
+    return InputError(f"{place(path, where)}: {what}")
 
 
 def numbered_lines(path: Path, encoding: str = "utf-8") -> Iterator[Line]:
@@ -42,7 +46,7 @@ def numbered_lines(path: Path, encoding: str = "utf-8") -> Iterator[Line]:
             yield Line(number, text)
 
 
-def blocks(path: Path, encoding: str = "utf-8") -> Iterator[list[Line]]:
+def blocks(path: Path, encoding: str) -> Iterator[list[Line]]:
     """Yield the lines between blank ones; lines of white space alone are blank, too."""
     block: list[Line] = []
     for line in numbered_lines(path, encoding):
@@ -74,52 +78,57 @@ def suffix_of(path: Path) -> str:
     return (path.with_suffix("") if path.suffix in COMPRESSED else path).suffix.lower()
 
 
-def table_kind(path: Path) -> str:
-    """Return `jsonl`, `csv` or `tsv` by the name of a file; anything else counts as tsv."""
-    suffix = suffix_of(path)
-    if suffix in JSON_LINES:
-        return "jsonl"
-    return "csv" if suffix == ".csv" else "tsv"
+@cache
+def tokenizer_of(name: TokenizerName) -> Tokenizer:
+    """Return a tokenizer; some take a while to load."""
+    return get_tokenizer(name)
 
 
-def not_empty(examples: list[E], path: Path, what: str) -> list[E]:
-    """Return the examples; an empty file is an error."""
-    if not examples:
-        raise InputError(f"{path}: no {what} in it; is this the file that was meant?")
-    return examples
+def sentences_of(text: str, options: ReadOptions) -> list[Words]:
+    """Split a raw text into sentences of words; the tokenizer may return empty ones."""
+    return tokenizer_of(options.tokenizer).sentences(text)
+
+
+def words_of(text: str, options: ReadOptions) -> Words:
+    """Split a raw text into the words of all its sentences."""
+    return list(chain.from_iterable(sentences_of(text, options)))
+
+
+def warn_of(what: str, places: Sequence[str]) -> None:
+    """Warn of cases that were skipped or changed, if there are any.
+
+    Args:
+        what: Continues their number: `pairs without a label are left out`.
+        places: Where each of them is.
+    """
+    if places:
+        warnings.warn(
+            f"{len(places):,} {what} (first: {places[0] or 'a text'})", ElmoWarning, stacklevel=3
+        )
 
 
 class Remarks:
-    """What a reader skips or reads in another way: counted, one warning for each kind.
+    """What a reader skips or reads in another way: one warning for each kind.
 
     Args:
         path: The file.
     """
 
-    def __init__(self, path: Path | str) -> None:
+    def __init__(self, path: Path) -> None:
         self._path = path
-        self._counts: Counter[str] = Counter()
-        self._first: dict[str, str] = {}
+        self._places: dict[str, list[str]] = {}
 
-    def add(self, what: str, line: int, name: str = "") -> None:
-        """Count one case.
+    def add(self, what: str, where: int | str) -> None:
+        """Note one case; see `warn_of` and `place`."""
+        self._places.setdefault(what, []).append(place(self._path, where))
 
-        Args:
-            what: Continues a number: `pairs without a label are left out`.
-            line: Its line.
-            name: Its name, if the line does not identify it.
-        """
-        self._counts[what] += 1
-        self._first.setdefault(what, f"line {line}, {name}" if name else f"line {line}")
-
-    def warn(self) -> None:
-        """Warn once for each kind of case."""
-        for what, count in self._counts.items():
-            warnings.warn(
-                f"{self._path}: {count:,} {what}; the first is in {self._first[what]}",
-                ElmoWarning,
-                stacklevel=3,
-            )
+    def finish(self, examples: list[E], what: str) -> list[E]:
+        """Warn of all cases and return the examples; a file without any is an error."""
+        for remark, places in self._places.items():
+            warn_of(remark, places)
+        if not examples:
+            raise InputError(f"{self._path}: no {what} in it; is this the file that was meant?")
+        return examples
 
 
 def listed(names: Sequence[object], limit: int = 8) -> str:

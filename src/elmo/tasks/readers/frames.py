@@ -13,19 +13,13 @@ predicates is found by counting.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from elmo.tasks.readers.examples import Frame, Words
-from elmo.tasks.readers.files import (
-    Line,
-    Remarks,
-    blocks,
-    json_lines,
-    not_empty,
-    place,
-    problem,
-)
+from elmo.tasks.readers.files import Line, Remarks, blocks, json_lines, place, problem
+from elmo.tasks.settings import ReadOptions
 from elmo.tasks.tag_schemes import LabeledSpan, irregular_places, scheme_of, spans_of, to_iob2
 
 _CELL = re.compile(r"((?:\([^()*\s]+)*)\*(\)*)")
@@ -55,23 +49,32 @@ class _Sentence(NamedTuple):
         return problem(self.path, self.numbers[row], what)
 
 
-def read_propbank(path: Path, *, encoding: str = "utf-8") -> list[Frame]:
+def read_propbank(path: Path, options: ReadOptions) -> list[Frame]:
     """Read the frames of all sentences from JSON lines, tags in IOB2."""
     remarks = Remarks(path)
     frames = []
-    for number, record in json_lines(path, encoding):
+    for number, record in json_lines(path, options.encoding):
         words = record.get("words")
         if not _are_strings(words) or not words:
             raise problem(path, number, "no 'words' that is a list of strings")
         items = record.get("frames")
         if not isinstance(items, list):
             raise problem(path, number, "no 'frames' that is a list")
-        frames += [_frame(path, number, words, item, remarks) for item in items]
-    remarks.warn()
-    return not_empty(frames, path, "frames")
+        tagged = [_tagged_predicate(path, number, words, item, remarks) for item in items]
+        frames += _frames(words, tagged, place(path, number))
+    return remarks.finish(frames, "frames")
 
 
-def _frame(path: Path, number: int, words: Words, item: Any, remarks: Remarks) -> Frame:
+def _frames(words: Words, tagged: Iterable[tuple[int, list[str]]], where: str) -> list[Frame]:
+    """Return the frames of a sentence, each with all of its predicates."""
+    tagged = list(tagged)
+    predicates = tuple(sorted({predicate for predicate, _ in tagged}))
+    return [Frame(words, predicate, tags, predicates, where) for predicate, tags in tagged]
+
+
+def _tagged_predicate(
+    path: Path, number: int, words: Words, item: Any, remarks: Remarks
+) -> tuple[int, list[str]]:
     predicate = item.get("pred") if isinstance(item, dict) else None
     if not isinstance(predicate, int) or not 0 <= predicate < len(words):
         raise problem(
@@ -88,31 +91,29 @@ def _frame(path: Path, number: int, words: Words, item: Any, remarks: Remarks) -
         )
     if irregular_places(tags):
         remarks.add("frames have tags that continue nothing; they begin an argument", number)
-    tags = to_iob2(spans_of(tags), len(tags))
-    sense = str(item.get("sense") or "")
-    return Frame(words, predicate, tags, sense, place(path, number))
+    return predicate, to_iob2(spans_of(tags), len(tags))
 
 
 def _are_strings(value: Any) -> bool:
     return isinstance(value, list) and all(isinstance(part, str) for part in value)
 
 
-def read_props(path: Path, *, encoding: str = "utf-8") -> list[Frame]:
+def read_props(path: Path, options: ReadOptions) -> list[Frame]:
     """Read the frames of all sentences from bracket columns, tags in IOB2.
 
-    Args:
-        path: A file, compressed or not; words and props of CoNLL-2005 pasted together.
-        encoding: Of the file.
+    The file has words and props: those of CoNLL-2005 are pasted together.
     """
     frames: list[Frame] = []
     modern = False
-    for block in blocks(path, encoding):
+    for block in blocks(path, options.encoding):
         modern |= any(line.text.startswith("#begin document") for line in block)
         sentence = _split(path, block)
         if sentence.rows:
             columns = _CONLL_2012 if modern else _find_columns(sentence)
-            frames += _frames(sentence, columns)
-    return not_empty(frames, path, "predicates with arguments")
+            words = [row[columns.word] for row in sentence.rows]
+            where = place(path, sentence.numbers[0])
+            frames += _frames(words, _tagged_predicates(sentence, columns), where)
+    return Remarks(path).finish(frames, "predicates with arguments")
 
 
 def _split(path: Path, block: list[Line]) -> _Sentence:
@@ -142,29 +143,23 @@ def _find_columns(sentence: _Sentence) -> _Columns:
     )
 
 
-def _frames(sentence: _Sentence, columns: _Columns) -> list[Frame]:
+def _tagged_predicates(sentence: _Sentence, columns: _Columns) -> Iterator[tuple[int, list[str]]]:
+    """Yield the predicates of a sentence with their tags."""
     rows = sentence.rows
     width = len(rows[0])
     if width < columns.first_argument + columns.after_arguments:
         raise sentence.problem(0, f"{width} columns, too few for CoNLL-2012")
-    words = [row[columns.word] for row in rows]
     predicates = [k for k, row in enumerate(rows) if row[columns.predicate] != _NO_PREDICATE]
     n_columns = width - columns.after_arguments - columns.first_argument
     if len(predicates) != n_columns:
         raise sentence.problem(
             0, f"{len(predicates)} predicates, but {n_columns} columns of arguments"
         )
-    frames = []
-    for number, predicate in enumerate(predicates):
-        column = columns.first_argument + number
+    for column, predicate in enumerate(predicates, start=columns.first_argument):
         spans = _spans(sentence, column)
         if not any(kind == _VERB and start == predicate for start, _, kind in spans):
             spans = _with_verb(sentence, spans, predicate)
-        where = place(sentence.path, sentence.numbers[predicate])
-        row = rows[predicate]
-        sense = f"{row[6]}.{row[7]}" if columns is _CONLL_2012 else row[columns.predicate]
-        frames.append(Frame(words, predicate, to_iob2(spans, len(words)), sense, where))
-    return frames
+        yield predicate, to_iob2(spans, len(rows))
 
 
 def _with_verb(sentence: _Sentence, spans: list[LabeledSpan], predicate: int) -> list[LabeledSpan]:

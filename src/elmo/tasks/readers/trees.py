@@ -9,31 +9,29 @@ import re
 from pathlib import Path
 
 from elmo.tasks.readers.examples import TextExample, Words
-from elmo.tasks.readers.files import not_empty, numbered_lines, place, problem
+from elmo.tasks.readers.files import Remarks, numbered_lines, place, problem
+from elmo.tasks.settings import ReadOptions
 
 _TOKEN = re.compile(r"\(|\)|[^\s()]+")
 _BRACKETS = {"-LRB-": "(", "-RRB-": ")", "-LSB-": "[", "-RSB-": "]", "-LCB-": "{", "-RCB-": "}"}
 
 
-def read_trees(path: Path, *, phrases: bool = False, encoding: str = "utf-8") -> list[TextExample]:
+def read_trees(path: Path, options: ReadOptions) -> list[TextExample]:
     """Read sentences with the labels of their roots.
 
-    Args:
-        path: A file, compressed or not.
-        phrases: Whether phrases with their labels are examples, too, as is usual for training; a
-            phrase that recurs in a sentence with the same label is taken once.
-        encoding: Of the file.
+    With `phrases`, phrases with their labels are examples, too, as is usual for training; a phrase
+    that recurs in a sentence with the same label is taken once.
     """
     examples = []
-    for number, text in numbered_lines(path, encoding):
+    for number, text in numbered_lines(path, options.encoding):
         if text.strip():
             found = _nodes(path, number, text)
-            if not phrases:
+            if not options.phrases:
                 found = found[-1:]  # the root is closed last
             unique = {(label, *words): (words, label) for words, label in found}
             where = place(path, number)
             examples += [TextExample(words, label, where) for words, label in unique.values()]
-    return not_empty(examples, path, "trees")
+    return Remarks(path).finish(examples, "trees")
 
 
 def _nodes(path: Path, number: int, text: str) -> list[tuple[Words, str]]:

@@ -30,11 +30,10 @@ from elmo.runtime.files import replacing, write_text
 from elmo.tasks.features.assembly import Assembly, elmo_choice
 from elmo.tasks.features.static_words import StaticWords
 from elmo.tasks.features.word_features import WordFeatures
+from elmo.tasks.heads import find_task
 from elmo.tasks.heads.base import Task
-from elmo.tasks.kinds import find_task
-from elmo.tasks.recipe import Recipe
 from elmo.tasks.run.network import TaskNetwork
-from elmo.tasks.settings import TaskSettings
+from elmo.tasks.settings import Recipe, TaskSettings
 from elmo.text.vector_sources import open_vectors
 from elmo.weights.storage import save_checkpoint
 

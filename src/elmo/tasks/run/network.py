@@ -1,18 +1,20 @@
-"""Features and head as one network, and running it on batches of examples."""
+"""Features and head as one network, run on batches of examples of similar length."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from elmo.tasks.features.inputs import InputStore
 from elmo.tasks.features.word_features import WordFeatures
 from elmo.tasks.heads.base import Head, Task, send
-from elmo.tasks.run.batches import sorted_batches
 
+_POOL = 32
+"""Batches of training examples that are sorted by length together."""
 _PREDICTION_FACTOR = 4
 """Batches are larger by this factor where no gradients are kept."""
 
@@ -97,3 +99,40 @@ class Runner:
         batch = send(self.task.collate(examples), self.device)
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self._half):
             return method(self.network.features(inputs), batch)
+
+
+# --- batches --------------------------------------------------------------------------------------
+
+
+def shuffled_batches(
+    sizes: Sequence[int], batch: int, generator: np.random.Generator
+) -> list[list[int]]:
+    """Split examples into batches of similar length, in random order.
+
+    Args:
+        sizes: Words of each example.
+        batch: Examples in a batch.
+        generator: Determines the order.
+
+    Returns:
+        Numbers of examples; each is in one batch.
+    """
+    order = generator.permutation(len(sizes))
+    batches: list[list[int]] = []
+    for first in range(0, len(order), _POOL * batch):
+        pool = order[first : first + _POOL * batch]
+        pool = pool[np.argsort([sizes[k] for k in pool], kind="stable")]
+        batches += [pool[k : k + batch].tolist() for k in range(0, len(pool), batch)]
+    return [batches[k] for k in generator.permutation(len(batches))]
+
+
+def sorted_batches(sizes: Sequence[int], batch: int) -> list[list[int]]:
+    """Split examples into batches, longest first, so that memory runs out at once or never."""
+    order = np.argsort([-size for size in sizes], kind="stable").tolist()
+    return [order[first : first + batch] for first in range(0, len(order), batch)]
+
+
+def chosen_share(count: int, share: float, seed: int) -> list[int]:
+    """Sample a share of `count` examples; smaller shares are subsets of larger ones."""
+    order = np.random.default_rng(seed).permutation(count)
+    return sorted(order[: max(1, round(share * count))].tolist())

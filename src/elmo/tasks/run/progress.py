@@ -1,23 +1,22 @@
-"""The snapshot from which a run is resumed: one file, written atomically."""
+"""The progress of a run: the snapshot from which it is resumed, and its metrics as a plot."""
 
 from __future__ import annotations
 
 import dataclasses
-import json
+import pickle
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
-from torch import Tensor, nn
+from torch import nn
 
 from elmo.errors import WeightsError
 from elmo.runtime.files import replacing
-from elmo.runtime.optimizer_state import optimizer_tensors, restore_optimizer
 
-SNAPSHOT_FILE = "last.safetensors"
+SNAPSHOT_FILE = "last.pt"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,13 +38,14 @@ class TaskProgress:
 def save_progress(
     folder: Path, progress: TaskProgress, network: nn.Module, optimizer: torch.optim.Optimizer
 ) -> None:
-    """Write a snapshot."""
-    moments, rest = optimizer_tensors(optimizer)
-    tensors = {f"network.{name}": tensor for name, tensor in network.state_dict().items()}
-    tensors = {k: v.detach().cpu().contiguous() for k, v in (tensors | moments).items()}
-    header = {"progress": json.dumps(dataclasses.asdict(progress)), "rest": json.dumps(rest)}
+    """Write a snapshot: progress, parameters, and the state of the optimizer."""
+    content = {
+        "progress": dataclasses.asdict(progress),
+        "network": network.state_dict(),
+        "optimizer": optimizer.state_dict(),
+    }
     with replacing(folder / SNAPSHOT_FILE) as temporary:
-        save_file(tensors, temporary, header)
+        torch.save(content, temporary)
 
 
 def restore_progress(
@@ -56,21 +56,49 @@ def restore_progress(
     if not path.is_file():
         return TaskProgress()
     try:
-        with safe_open(path, framework="pt") as file:
-            header: dict[str, str] = file.metadata()
-            tensors: dict[str, Tensor] = {name: file.get_tensor(name) for name in file.keys()}
-        weights = {
-            name.removeprefix("network."): tensor
-            for name, tensor in tensors.items()
-            if name.startswith("network.")
-        }
-        network.load_state_dict(weights)
-        rest: dict[str, Any] = json.loads(header["rest"])
-        progress = TaskProgress(**json.loads(header["progress"]))
-    except (SafetensorError, RuntimeError, KeyError, TypeError, ValueError) as error:
+        content = torch.load(path, map_location="cpu", weights_only=True)
+        network.load_state_dict(content["network"])
+        optimizer.load_state_dict(content["optimizer"])
+        return TaskProgress(**content["progress"])
+    except (RuntimeError, KeyError, TypeError, ValueError, EOFError, pickle.PickleError) as error:
         raise WeightsError(
             f"{path} is damaged or of another run: {str(error).splitlines()[0]}; start over with "
             "--overwrite"
         ) from None
-    restore_optimizer(optimizer, tensors, rest)
-    return progress
+
+
+def draw_curve(rows: Sequence[dict[str, Any]], metric: str, path: Path) -> None:
+    """Plot the rows of `metrics.jsonl`; skip it if matplotlib is missing or the file unwritable.
+
+    Args:
+        rows: Those of the whole run.
+        metric: Name of the main figure.
+        path: File to write.
+    """
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        return
+    train = [row for row in rows if row["split"] == "train"]
+    dev = [row for row in rows if row["split"] == "dev"]
+    figure = Figure(figsize=(6, 3.6), layout="constrained")
+    axes = figure.subplots()
+    axes.plot([r["step"] for r in train], [r["loss"] for r in train], color="0.6", marker=".")
+    axes.set_xlabel("steps")
+    axes.set_ylabel("training loss", color="0.4")
+    axes.set_ylim(bottom=0)
+    right = axes.twinx()
+    values = [100 * row[metric] for row in dev]
+    right.plot([r["step"] for r in dev], values, color="#1f6f8b", marker="o", markersize=4)
+    right.set_ylabel(f"dev {metric}, %", color="#1f6f8b")
+    if values:
+        best = max(range(len(values)), key=values.__getitem__)
+        place = (dev[best]["step"], values[best])
+        right.annotate(
+            f"{values[best]:.2f}", place, (0, 6), textcoords="offset points", ha="center"
+        )
+    right.margins(y=0.15)
+    axes.spines["top"].set_visible(False)
+    right.spines["top"].set_visible(False)
+    with suppress(OSError):  # a full disk: everything that matters has been saved
+        figure.savefig(path, dpi=150)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Self
@@ -37,9 +36,9 @@ class TrainedTask:
         quiet: bool = True,
     ) -> None:
         self.task, self.settings, self.recipe = saved.task, saved.settings, saved.recipe
-        self.options = dataclasses.replace(saved.settings.read_options(), phrases=False)
-        if tokenizer is not None:
-            self.options = dataclasses.replace(self.options, tokenizer=tokenizer)
+        self.options = saved.settings.replace(
+            phrases=False, tokenizer=tokenizer or saved.settings.tokenizer
+        )
         place = find_device(device)
         source: LayerSource | None = None
         if saved.checkpoint is not None:

@@ -29,15 +29,18 @@ from elmo.runtime.interrupts import stop_signals
 from elmo.runtime.metrics_file import CURVE_FILE, METRICS_FILE, MetricsFile, read_metrics
 from elmo.tasks.features.assembly import Assembly, assemble
 from elmo.tasks.features.inputs import InputStore
+from elmo.tasks.heads import find_task
 from elmo.tasks.heads.base import Task
-from elmo.tasks.kinds import find_task
-from elmo.tasks.recipe import Recipe
-from elmo.tasks.run.batches import chosen_share, shuffled_batches
-from elmo.tasks.run.curve import draw_curve
 from elmo.tasks.run.folder import CONFIG_FILE, ELMO_FOLDER, WEIGHTS_FILE, save_task
-from elmo.tasks.run.network import Runner, TaskNetwork
-from elmo.tasks.run.progress import SNAPSHOT_FILE, TaskProgress, restore_progress, save_progress
-from elmo.tasks.settings import TaskSettings
+from elmo.tasks.run.network import Runner, TaskNetwork, chosen_share, shuffled_batches
+from elmo.tasks.run.progress import (
+    SNAPSHOT_FILE,
+    TaskProgress,
+    draw_curve,
+    restore_progress,
+    save_progress,
+)
+from elmo.tasks.settings import Recipe, TaskSettings
 
 RUN_FILE, RESULT_FILE = "run.json", "result.json"
 _ROUND_STEPS = 40
@@ -112,13 +115,12 @@ def train_task(
 
 def read_examples(kind: type[Task[Any, Any, Any]], settings: TaskSettings) -> Examples:
     """Read the files of a run; without `--dev` a part of the training data is held out."""
-    options = settings.read_options()
-    plain = dataclasses.replace(options, phrases=False)
-    train = kind.read(settings.data, options)
+    plain = settings.replace(phrases=False)
+    train = kind.read(settings.data, settings)
     test = kind.read(settings.test, plain) if settings.test else []
     if settings.dev:
         return Examples(train, kind.read(settings.dev, plain), test)
-    if options.phrases:
+    if settings.phrases:
         raise ConfigError("--phrases needs --dev: phrases of held-out sentences would be learned")
     if len(train) < 2:
         raise ConfigError(f"{len(train)} training examples: none can be held out; give --dev")
@@ -151,7 +153,7 @@ class _Run:
             raise ConfigError("--precision bf16 needs a GPU: on a CPU give fp32, the default")
         self.recipe: Recipe = settings.recipe(kind.recipe)
         examples = examples or read_examples(kind, settings)
-        self.task = kind.from_examples(examples.train, settings.read_options())
+        self.task = kind.from_examples(examples.train)
         self.task.check(examples.dev)
         self.task.check(examples.test)
         chosen = chosen_share(len(examples.train), settings.share, settings.seed)

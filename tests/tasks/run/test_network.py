@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from elmo.tasks.run.batches import chosen_share, shuffled_batches, sorted_batches
+from elmo.tasks.run.network import chosen_share, shuffled_batches, sorted_batches
 
 
 def test_batches_hold_every_example_once_and_follow_the_seed():
