@@ -20,13 +20,16 @@ from tqdm.auto import tqdm
 
 from elmo.backends import choose
 from elmo.config import ElmoConfig
-from elmo.embed.pipeline import Pipeline, carry_rows
-from elmo.embed.results import deliver_arrays, deliver_tensors, deliver_windows
-from elmo.embed.selection import mix_layers, select_layers
+from elmo.embed.pipeline import (
+    Pipeline,
+    deliver_arrays,
+    deliver_tensors,
+    mix_layers,
+    select_layers,
+)
 from elmo.errors import ConfigError, ElmoWarning, InputError
-from elmo.model.bilm import BiLM
+from elmo.model.bilm import BiLM, State
 from elmo.model.checkpoint import Checkpoint
-from elmo.model.state import State
 from elmo.runtime.devices import find_device
 from elmo.settings import Layers, OutputDtype, Precision, StatePolicy, TokenizerName
 from elmo.text.files import Tokenizer, get_tokenizer
@@ -193,7 +196,7 @@ class ELMo:
             format: `elmo` for `config.json` + `model.safetensors` + model card; `hdf5` for the
                 `options.json` + `weights.hdf5` of bilm-tf and AllenNLP (no place for a warm state).
         """
-        from elmo.weights.storage import save_checkpoint
+        from elmo.weights.formats import save_checkpoint
 
         save_checkpoint(self.to_checkpoint(), folder, format)
 
@@ -456,31 +459,20 @@ class ELMo:
         Yields:
             Some sentences, in the order given, and their vectors.
         """
-        chosen = _dtype_name(dtype)
-        windows = self._pipeline.windows(sentences, state, batch_size, batch_tokens)
-        selection = select_layers(layers, self.config)
-        computed = (
-            (window, self._pipeline.batches(window, selection, state, batch_size, batch_tokens))
-            for window in windows
+        stream = self._pipeline.stream(
+            sentences, layers, state, batch_size, batch_tokens, _dtype_name(dtype)
         )
 
-        def stream() -> Iterator[tuple[list[Words], list[Array]]]:
-            # State that is carried must not run ahead: each window is waited for.
-            streams = ([one] for one in computed) if state == "carry" else [computed]
-            for some in streams:
-                for window, vectors in deliver_windows(some, chosen):
-                    self._warn_of_cut_words()
-                    yield window, vectors
+        def delivered() -> Iterator[tuple[list[Words], list[Array]]]:
+            for window, vectors in stream:
+                self._warn_of_cut_words()
+                yield window, vectors
 
-        return stream()
+        return delivered()
 
     def windows(self, sentences: Iterable[Words]) -> Iterator[list[Words]]:
         """Cut a stream of sentences into lists that are worth embedding in one call."""
         return self._pipeline.windows(sentences)
-
-    def carry_rows(self, batch_size: int | None = None) -> int:
-        """Return how many sentences a batch of `state="carry"` has."""
-        return carry_rows(batch_size)
 
     def encode(
         self,

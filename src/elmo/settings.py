@@ -197,7 +197,7 @@ Precision = Literal["fp32", "fp16", "bf16", "int8"]
 TokenizerName = Literal["whitespace", "english", "spacy", "chinese"]
 """Tokenizers of raw text."""
 OutputFormat = Literal["hdf5", "parquet", "npz", "safetensors"]
-"""Formats of files of vectors: the keys of `bulk.formats.FORMATS`."""
+"""Formats of files of vectors: the keys of `bulk.writer.FORMATS`."""
 OutputDtype = Literal["float32", "float16"]
 """Numbers in which vectors are written."""
 SoftmaxKind = Literal["full", "sampled", "adaptive"]

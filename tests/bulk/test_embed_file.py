@@ -16,7 +16,8 @@ import numpy as np
 import pytest
 
 from elmo import ELMo, ElmoConfig, random_bilm
-from elmo.bulk.embed_file import check_paths, embed_file
+from elmo.bulk.embed_file import embed_file
+from elmo.bulk.writer import check_paths
 from elmo.cli.main import main
 from elmo.errors import (
     ConfigError,
@@ -199,6 +200,19 @@ def test_resuming_a_complete_output_does_nothing(tmp_path, model):
     embed_file(model, text, out)
     before = out.read_bytes()
     assert embed_file(model, text, out, EmbedSettings(resume=True)) is None
+    assert out.read_bytes() == before
+
+
+@pytest.mark.parametrize("name", ["out.h5", "out.npz"])
+def test_a_complete_output_of_another_text_is_not_resumed(tmp_path, model, name):
+    text, out = write_text(tmp_path), tmp_path / name
+    embed_file(model, text, out)
+    before = out.read_bytes()
+    (tmp_path / "other").write_text(make_text(40, seed=1), encoding="utf-8")
+    with pytest.raises(OutputError, match="40 sentences of another text"):
+        embed_file(model, tmp_path / "other", out, EmbedSettings(resume=True))
+    with pytest.raises(OutputError, match="begun with layers='all'"):
+        embed_file(model, text, out, EmbedSettings(resume=True, layers="top"))
     assert out.read_bytes() == before
 
 

@@ -7,27 +7,30 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 import torch
 from tqdm import tqdm
 
 from elmo import __version__
-from elmo.bulk.formats import check_output, format_of, is_complete, open_writer
-from elmo.bulk.writer import VectorInfo, VectorWriter
-from elmo.embed.selection import select_layers
+from elmo.bulk.writer import (
+    VectorInfo,
+    VectorWriter,
+    check_paths,
+    format_of,
+    is_complete,
+    open_writer,
+    require_made_of,
+)
+from elmo.embed.pipeline import carry_rows
 from elmo.embedder import ELMo
 from elmo.errors import OutputError
-from elmo.model.state import State
+from elmo.model.bilm import State
 from elmo.settings import EmbedSettings
-from elmo.text.files import (
-    TextFile,
-    get_tokenizer,
-    read_sentences,
-    refuse_to_replace,
-    require_text,
-)
+from elmo.text.files import TextFile, get_tokenizer, read_sentences
 from elmo.text.sentences import Words
+
+_BAR = "{percentage:3.0f}%|{bar}| {elapsed}<{remaining}{postfix}"
+_BAR_WITHOUT_END = "{elapsed}{postfix}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,12 +73,15 @@ def embed_file(
         Figures of the run; None if `resume` was given and the output was complete already.
     """
     settings = settings or EmbedSettings()
+    started, cut_before, n_words = time.monotonic(), model.n_cut_words, 0
+    info = vector_info(model, settings)
     check_paths(source, output, settings)
-    if settings.resume and is_complete(output):
-        return None
-    started, cut_before = time.monotonic(), model.n_cut_words
+    format = format_of(output, settings.format)
     with TextFile(source, settings.encoding) as file:
         sentences = read_sentences(file, get_tokenizer(settings.tokenizer))
+        if settings.resume and is_complete(output):
+            require_made_of(Path(output), format, info, sentences)
+            return None
         windows = model.stream_windows(
             sentences,
             layers=settings.layers,
@@ -84,24 +90,35 @@ def embed_file(
             batch_tokens=settings.batch_tokens,
             dtype=settings.dtype,
         )
-        with open_writer(
-            output,
-            format_of(output, settings.format),
-            vector_info(model, settings),
-            resume=settings.resume,
-            overwrite=settings.overwrite,
-            forget_sentences=settings.forget_sentences,
-        ) as writer:
-            n_resumed = writer.n_written
-            _skip_written(sentences, writer)
-            _restore_state(model, writer, settings)
-            n_words = 0
-            with _progress_bar(file, show_progress) as bar:
-                for window, vectors in windows:
-                    _keep_state(model, writer, settings, len(window))
-                    writer.append(window, vectors)
-                    n_words += sum(map(len, window))
-                    _advance(bar, file, n_words, time.monotonic() - started)
+        with (
+            open_writer(
+                output,
+                format,
+                info,
+                resume=settings.resume,
+                overwrite=settings.overwrite,
+                forget_sentences=settings.forget_sentences,
+            ) as writer,
+            tqdm(
+                total=file.total_bytes,
+                disable=not show_progress,
+                bar_format=_BAR if file.total_bytes else _BAR_WITHOUT_END,
+                postfix="starting",
+            ) as bar,
+        ):
+            carries, n_resumed = settings.state == "carry", writer.n_written
+            if n_resumed:
+                _skip_written(sentences, writer)
+            if carries:
+                _restore_state(model, writer)
+            for window, vectors in windows:
+                if carries:
+                    _keep_state(model, writer, len(window))
+                writer.append(window, vectors)
+                n_words += sum(map(len, window))
+                speed = n_words / max(time.monotonic() - started, 1e-9)
+                bar.n = file.bytes_read
+                bar.set_postfix_str(f"{n_words:,} words, {speed:,.0f} words/s")
             writer.finish()
     return EmbedReport(
         n_sentences=writer.n_written,
@@ -112,20 +129,8 @@ def embed_file(
     )
 
 
-def check_paths(source: Path | str, output: Path | str, settings: EmbedSettings) -> None:
-    """Refuse an input that cannot be read or an output that may not be written; change nothing."""
-    require_text(source, settings.encoding)
-    get_tokenizer(settings.tokenizer)
-    for path in (source, settings.token_file, settings.token_vocabulary):
-        if path is not None:
-            refuse_to_replace(path, output)
-    format = format_of(output, settings.format)
-    check_output(output, format, settings.resume, settings.overwrite)
-
-
 def vector_info(model: ELMo, settings: EmbedSettings) -> VectorInfo:
     """Return the facts of the file that a run will write."""
-    select_layers(settings.layers, model.config)  # fails here rather than after the output is begun
     return VectorInfo(
         model_sha256=model.fingerprint,
         layers=str(settings.layers),
@@ -135,18 +140,9 @@ def vector_info(model: ELMo, settings: EmbedSettings) -> VectorInfo:
         n_layers=model.n_layers if settings.layers == "all" else 0,
         tokenizer=settings.tokenizer,
         precision=model.precision,
-        batch_size=model.carry_rows(settings.batch_size) if settings.state == "carry" else 0,
+        batch_size=carry_rows(settings.batch_size) if settings.state == "carry" else 0,
         elmo_version=__version__,
     )
-
-
-def _keep_state(
-    model: ELMo, writer: VectorWriter, settings: EmbedSettings, n_sentences: int
-) -> None:
-    """Keep the state carried after so many sentences, which are written next."""
-    if settings.state == "carry" and model.carried_state is not None:
-        state = {name: part.cpu().numpy() for name, part in model.carried_state._asdict().items()}
-        writer.keep_state(state, writer.n_written + n_sentences)
 
 
 def _skip_written(sentences: Iterator[Words], writer: VectorWriter) -> None:
@@ -162,28 +158,17 @@ def _skip_written(sentences: Iterator[Words], writer: VectorWriter) -> None:
             )
 
 
-def _restore_state(model: ELMo, writer: VectorWriter, settings: EmbedSettings) -> None:
+def _restore_state(model: ELMo, writer: VectorWriter) -> None:
     """Reset the carried state, or restore that of the run that is resumed."""
     model.reset()
-    if settings.state == "carry" and writer.n_written:
+    if writer.n_written:
         kept = writer.kept_state()
         parts = (torch.from_numpy(kept[name]).to(model.device) for name in State._fields)
         model.carried_state = State(*parts)
 
 
-def _progress_bar(file: TextFile, show: bool) -> Any:
-    total = file.total_bytes
-    known = "{percentage:3.0f}%|{bar}| {elapsed}<{remaining}{postfix}"
-    return tqdm(
-        total=total,
-        disable=not show,
-        bar_format=known if total else "{elapsed}{postfix}",
-        postfix="starting",
-    )
-
-
-def _advance(bar: Any, file: TextFile, n_words: int, seconds: float) -> None:
-    speed = n_words / max(seconds, 1e-9)
-    bar.set_postfix_str(f"{n_words:,} words, {speed:,.0f} words/s", refresh=False)
-    bar.n = file.bytes_read
-    bar.refresh()
+def _keep_state(model: ELMo, writer: VectorWriter, n_sentences: int) -> None:
+    """Keep the state carried after so many sentences, which are written next."""
+    if model.carried_state is not None:
+        state = {name: part.cpu().numpy() for name, part in model.carried_state._asdict().items()}
+        writer.keep_state(state, writer.n_written + n_sentences)

@@ -1,35 +1,209 @@
-"""What all writers of vector files share: resumed, one process at a time, nothing written is lost.
+"""Files of vectors: the table of their formats, checks before work begins, and `VectorWriter`.
 
-While a file is being written, a folder `OUTPUT.partial` beside it keeps what is needed to resume:
-the sentences that are in (`sentences.jsonl`), what the file is about (`info.json`), the carried
-state if there is one (`state-N.safetensors`), and what the format adds. Files that only grow need
-no more than a flush to disk after each list: a line or a vector that was torn by a kill is cut off.
+Sentence i of the input has the key "i" (HDF5, npz, safetensors) or the row i (Parquet). Its
+vectors have shape `(layers, words, dim)`, or `(words, dim)` where one vector a word was asked for.
+Each file says which model, settings and text made it. `docs/formats.md` describes the files.
+
+One process writes an output at a time, and can resume what another left. While a file is being
+written, a folder `OUTPUT.partial` beside it keeps what is needed for that: the sentences that are
+in (`sentences.jsonl`), what the file is about (`info.json`), the carried state if there is one
+(`state-N.safetensors`), and what the format adds. Files that only grow need no more than a flush to
+disk after each list: a line or a vector that was torn by a kill is cut off.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from types import TracebackType
-from typing import Any, ClassVar, Self
+from typing import Any, Self, cast
+from zipfile import BadZipFile
 
 import numpy.typing as npt
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
-from elmo.errors import OutputError, OutputExistsError
-from elmo.runtime.files import LOCK_FILE, lock_output, output_errors, remove_partial_files
-from elmo.settings import OutputDtype
+from elmo.errors import ConfigError, MissingExtraError, OutputError, OutputExistsError
+from elmo.runtime.files import (
+    LOCK_FILE,
+    lock_output,
+    output_errors,
+    refuse_if_locked,
+    remove_partial_files,
+    sha256_of,
+)
+from elmo.settings import EmbedSettings, OutputDtype, OutputFormat
+from elmo.text.files import get_tokenizer, refuse_to_replace, require_text
 from elmo.text.sentences import Words
 
 Array = npt.NDArray[Any]
 
 N_WRITTEN = "n_sentences"
+TEXT = "text_sha256"
+"""Names of two facts that a complete file adds to those of `VectorInfo`."""
+
+
+@dataclass(frozen=True)
+class Format:
+    """A line of the table of output formats."""
+
+    endings: tuple[str, ...]
+    """Of file names that mean this format, without the dot."""
+    writer: str
+    """Module and name of its `VectorWriter`, imported when it is first used."""
+    extra: str | None = None
+    """The extra of this distribution that the format needs."""
+    package: str = ""
+    """The package that the extra brings, by which it is known to be there."""
+
+    @property
+    def code(self) -> type[VectorWriter]:
+        """The writer."""
+        module, name = self.writer.split(":")
+        return cast("type[VectorWriter]", getattr(import_module(module), name))
+
+
+FORMATS: dict[OutputFormat, Format] = {
+    "hdf5": Format(("hdf5", "h5"), "elmo.bulk.hdf5:Hdf5Writer"),
+    "parquet": Format(("parquet",), "elmo.bulk.spool:ParquetWriter", "parquet", "pyarrow"),
+    "npz": Format(("npz",), "elmo.bulk.spool:NpzWriter"),
+    "safetensors": Format(("safetensors",), "elmo.bulk.spool:SafetensorsWriter"),
+}
+"""All formats, by the names that users give."""
+
+
+# --- before work begins ---------------------------------------------------------------------------
+
+
+def check_paths(source: Path | str, output: Path | str, settings: EmbedSettings) -> None:
+    """Refuse an input that cannot be read or an output that may not be written; change nothing."""
+    require_text(source, settings.encoding)
+    get_tokenizer(settings.tokenizer)
+    for path in (source, settings.token_file, settings.token_vocabulary):
+        if path is not None:
+            refuse_to_replace(path, output)
+    format = format_of(output, settings.format)
+    check_output(output, format, settings.resume, settings.overwrite)
+
+
+def format_of(path: Path | str, asked: OutputFormat | None = None) -> OutputFormat:
+    """Return the format asked for, else that of the file name's ending, else HDF5.
+
+    An ending that no format has is refused: a file named out.csv should not hold HDF5.
+    """
+    ending = Path(path).suffix[1:].lower()
+    if asked is not None or not ending:
+        return asked or "hdf5"
+    for name, format in FORMATS.items():
+        if ending in format.endings:
+            return name
+    known = ", ".join(f".{ending}" for format in FORMATS.values() for ending in format.endings)
+    raise OutputError(
+        f"{path}: vectors are not written as .{ending}; expected a name that ends in {known}, or "
+        f"--format {'|'.join(FORMATS)}"
+    )
+
+
+def check_output(
+    path: Path | str, format: OutputFormat, resume: bool = False, overwrite: bool = False
+) -> None:
+    """Refuse an output that may not or cannot be written, before hours of work; change nothing."""
+    if format not in FORMATS:
+        raise ConfigError(f"format is {format!r}, expected one of {', '.join(FORMATS)}")
+    extra = FORMATS[format].extra
+    if extra is not None and find_spec(FORMATS[format].package) is None:
+        raise MissingExtraError(f"the format {format!r}", extra)
+    if resume and overwrite:
+        raise ConfigError("--resume goes on with an output, --overwrite starts anew: give one")
+    if str(path) == "-":
+        raise OutputError("vectors cannot be written to standard output: name a file")
+    path = Path(path)
+    if path.is_dir():
+        raise OutputError(f"{path} is a folder, expected the name of a file")
+    if not path.parent.is_dir():
+        raise OutputError(f"cannot write {path}: there is no folder {path.parent}; make it first")
+    refuse_if_locked(work_folder(path), path)
+    if overwrite or resume:
+        return
+    if is_unfinished(path):
+        raise OutputExistsError(
+            f"{path} is unfinished; give --resume to complete it or --overwrite to start anew"
+        )
+    if path.exists():
+        raise OutputExistsError(f"{path} exists; give --overwrite to replace it")
+
+
+def is_complete(path: Path | str) -> bool:
+    """Return whether an output exists and no run has left it unfinished."""
+    return Path(path).is_file() and not is_unfinished(path)
+
+
+def is_unfinished(path: Path | str) -> bool:
+    """Return whether a run has left an output that can be resumed."""
+    return work_folder(Path(path)).is_dir()
+
+
+def require_made_of(
+    path: Path, format: OutputFormat, info: VectorInfo, sentences: Iterable[Words]
+) -> None:
+    """Refuse a complete output that is not what these settings make of this text.
+
+    Args:
+        path: The output.
+        format: Its format.
+        info: What it should hold.
+        sentences: All sentences of the text.
+    """
+    try:
+        found = FORMATS[format].code.read_facts(path)
+    except (OSError, ValueError, KeyError, BadZipFile, SafetensorError) as error:
+        raise OutputExistsError(
+            f"{path} exists, but no run of elmo embed has written it as {format} ({error}): name "
+            "another output, or give --overwrite to replace it"
+        ) from None
+    _require_same(path, found, info)
+    digest = hashlib.sha256()
+    for words in sentences:
+        digest.update(_json_line(words))
+    if found.get(TEXT) != digest.hexdigest():
+        raise OutputError(
+            f"{path} is complete, with {found.get(N_WRITTEN)} sentences of another text: give the "
+            "same input, name another output, or start anew with --overwrite"
+        )
+
+
+def open_writer(
+    path: Path | str,
+    format: OutputFormat,
+    info: VectorInfo,
+    *,
+    resume: bool = False,
+    overwrite: bool = False,
+    forget_sentences: bool = False,
+) -> VectorWriter:
+    """Create an output, or resume an unfinished one.
+
+    Args:
+        path: Output file.
+        format: Its format.
+        info: What it will hold.
+        resume: Resume an unfinished output, if there is one.
+        overwrite: Replace an output that exists.
+        forget_sentences: Leave `sentence_to_index` out of an HDF5 file.
+    """
+    check_output(path, format, resume, overwrite)
+    return FORMATS[format].code(Path(path), info, resume, overwrite, forget_sentences)
+
+
+# --- writing --------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,7 +232,7 @@ class VectorWriter:
     """Writes the vectors of sentences, one list after another; use it in a `with` block.
 
     It holds the lock of its output until it is finished or closed. A format is a subclass with
-    `_create`, `_recover`, `_append_vectors` and `_finish`.
+    `_create`, `_recover`, `_append_vectors`, `_finish` and `read_facts`.
 
     Args:
         path: Output file.
@@ -67,13 +241,6 @@ class VectorWriter:
         overwrite: Replace an output that exists.
         forget_sentences: Leave `sentence_to_index` out of an HDF5 file.
     """
-
-    endings: ClassVar[tuple[str, ...]]
-    """Endings of file names that mean this format, without the dot."""
-    extra: ClassVar[str | None] = None
-    """The extra of this distribution that the format needs."""
-    package: ClassVar[str] = ""
-    """The package that the extra brings, by which it is known to be there."""
 
     def __init__(
         self,
@@ -91,16 +258,22 @@ class VectorWriter:
         self._is_new = not (resume and self.work.is_dir())
         if self._is_new and path.exists() and not overwrite:
             raise OutputExistsError(f"{path} exists; give --overwrite to replace it")
-        self.work.mkdir(parents=True, exist_ok=True)
-        self._lock = lock_output(self.work, path)
         self.n_written = 0
+        with output_errors(path):
+            self.work.mkdir(exist_ok=True)
+            self._lock = lock_output(self.work, path)
+            self._begin()
+
+    def _begin(self) -> None:
         try:
             if self._is_new:
-                _remove(path)
+                _remove(self.path)
                 _empty(self.work)
+                self._sentences.touch()
+                (self.work / "info.json").write_text(json.dumps(asdict(self.info), indent=2) + "\n")
                 self._create()
             else:
-                self._check_same_settings()
+                _require_same(self.path, self._begun_with(), self.info)
                 remove_partial_files(self.work)
                 self.n_written = self._recover()
         except BaseException:
@@ -118,7 +291,7 @@ class VectorWriter:
     ) -> None:
         if error is not None:
             self._give_up()
-        self.close()
+        self._lock.release()
 
     def close(self) -> None:
         """Release the lock; an unfinished output can be resumed."""
@@ -155,12 +328,13 @@ class VectorWriter:
         """Complete the file; nothing can be appended afterwards."""
         with self._output_errors():
             self._finish()
-        self.close()
+        self._lock.release()
         shutil.rmtree(self.work)
 
     def facts(self) -> dict[str, Any]:
         """Return what a complete file says about itself."""
-        return asdict(self.info) | {N_WRITTEN: self.n_written}
+        text = sha256_of(self._sentences)
+        return asdict(self.info) | {N_WRITTEN: self.n_written, TEXT: text}
 
     def keep_state(self, tensors: Mapping[str, Array], n_sentences: int) -> None:
         """Keep a model's carried state as it is after so many sentences.
@@ -186,21 +360,15 @@ class VectorWriter:
     def _state_file(self, n_sentences: int) -> Path:
         return self.work / f"state-{n_sentences}.safetensors"
 
-    def _check_same_settings(self) -> None:
+    def _begun_with(self) -> dict[str, Any]:
+        """Return the facts with which an unfinished output was begun."""
         try:
-            before = json.loads((self.work / "info.json").read_text())
+            facts: dict[str, Any] = json.loads((self.work / "info.json").read_text())
         except (OSError, json.JSONDecodeError) as error:
             raise OutputError(
                 f"{self.work} is damaged ({error}); start again with --overwrite"
             ) from None
-        now = asdict(self.info)
-        for name in now:
-            if before.get(name) != now[name]:
-                raise OutputError(
-                    f"{self.path} was begun with {name}={before.get(name)!r} and cannot be "
-                    f"resumed with {name}={now[name]!r}; use the same settings, or --overwrite to "
-                    "start anew"
-                )
+        return facts
 
     def _output_errors(self) -> AbstractContextManager[None]:
         advice = f"{self.n_written} sentences are in; run the same command with --resume to go on"
@@ -209,9 +377,8 @@ class VectorWriter:
     # --- what a format does ---------------------------------------------------------------------
 
     def _create(self) -> None:
-        """Create the files of an output without sentences."""
-        self._sentences.touch()
-        (self.work / "info.json").write_text(json.dumps(asdict(self.info), indent=2) + "\n")
+        """Create what the format needs of an output without sentences."""
+        raise NotImplementedError
 
     def _recover(self) -> int:
         """Recover an unfinished output; return how many sentences are in."""
@@ -224,6 +391,20 @@ class VectorWriter:
     def _finish(self) -> None:
         """Complete the file."""
         raise NotImplementedError
+
+    @staticmethod
+    def read_facts(path: Path) -> Mapping[str, Any]:
+        """Return what a complete file says about itself, as values or as text."""
+        raise NotImplementedError
+
+
+def _require_same(path: Path, before: Mapping[str, Any], info: VectorInfo) -> None:
+    for name, now in asdict(info).items():
+        if str(before.get(name)) != str(now):
+            raise OutputError(
+                f"{path} was begun with {name}={before.get(name)!r} and cannot be resumed with "
+                f"{name}={now!r}; use the same settings, or --overwrite to start anew"
+            )
 
 
 def work_folder(path: Path) -> Path:

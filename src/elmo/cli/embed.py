@@ -50,10 +50,11 @@ def embed(
     quiet
         No progress, no report.
     """
-    from elmo.bulk.embed_file import check_paths, embed_file
-    from elmo.bulk.formats import is_unfinished
+    from elmo.bulk.writer import check_paths, is_unfinished
 
     check_paths(source, output, settings)  # before the model is loaded, which takes a while
+    from elmo.bulk.embed_file import embed_file
+
     model = load_model(choice, settings)
     try:
         report = embed_file(model, source, output, settings, show_progress=not quiet)

@@ -1,1 +1,6 @@
-"""Sentences to vectors: words, batches, layers, selection, results."""
+"""From lists of words to vectors.
+
+- `pipeline`: batches, initial states, selection of layers, one result a sentence.
+
+`burn_in.txt` holds the sentences with which the state of the policy "warm" is burned in.
+"""

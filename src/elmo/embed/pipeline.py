@@ -1,34 +1,42 @@
-"""The path of the data: sentences -> distinct words -> vectors -> layers -> one result a sentence.
+"""The path of the data: sentences -> batches -> layers -> selection -> one result a sentence.
 
-Every way of embedding (the `ELMo` object, the command line, the language model at work) leads here.
-Two things are decided here: which sentences share a batch, and what state they start from. The
-vectors are computed by a backend (`elmo.backends`).
+Every way of embedding (the `ELMo` object, the command line, the language model) leads through
+`Pipeline`. It decides which sentences share a batch and what state they start from; a backend
+(`elmo.backends`) computes the vectors; the functions below it select layers of them and deliver one
+result for each sentence, in host memory or where it was computed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from importlib.resources import files
-from typing import TYPE_CHECKING, get_args
+from itertools import chain
+from typing import TYPE_CHECKING, Any, get_args
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from elmo.backends.base import Backend
-from elmo.backends.words import ListedSentences, Sentences
-from elmo.embed.plan import plan_batches, windows
-from elmo.embed.results import EmbeddedBatch
-from elmo.embed.selection import Selection
+from elmo.backends import host_copies
+from elmo.backends.base import SHARED_BYTES, Backend, ListedSentences, Sentences
+from elmo.config import ElmoConfig
 from elmo.errors import ConfigError, ElmoError
-from elmo.model.state import CarriedState, State, zero_state
+from elmo.model.bilm import CarriedState, State, runs, step_runs, zero_state
 from elmo.model.word_lookup import WordLookup
 from elmo.runtime.devices import exact_products, is_out_of_memory
-from elmo.settings import StatePolicy
-from elmo.text.characters import BEGIN_SENTENCE, END_SENTENCE
-from elmo.text.sentences import Words
+from elmo.runtime.interrupts import interrupts_later
+from elmo.settings import Layers, OutputDtype, StatePolicy
+from elmo.text.sentences import Words, collector_paused
+from elmo.text.vocabulary import BEGIN_SENTENCE, END_SENTENCE
 
-if TYPE_CHECKING:  # reads HDF5
-    from elmo.weights.token_file import TokenFile
+if TYPE_CHECKING:
+    from elmo.backends.gpu.host_copies import HostCopies
+    from elmo.weights.token_file import TokenFile  # reads HDF5
 
 CARRY_ROWS = 64
 """Sentences in a batch of the policy "carry" by default: the batch of AllenNLP's ElmoEmbedder."""
@@ -37,6 +45,30 @@ _WINDOW_BATCHES = 4
 """Batches whose sentences are sorted together when a stream is embedded."""
 _WINDOW_BYTES = 2 << 30
 """Size of their vectors at most, all layers together: batches of a GPU are large."""
+_COPYING = 2
+"""Batches of a GPU that are copied at a time, each by a thread that waits for it."""
+_MOST_PENDING = 2
+"""Batches whose copies are begun before the next batch is launched: they take memory."""
+_DTYPES = {"float32": torch.float32, "float16": torch.float16}
+
+Array = npt.NDArray[Any]
+
+
+@dataclass(frozen=True)
+class EmbeddedBatch:
+    """The vectors of some sentences."""
+
+    numbers: list[int]
+    """Which sentences."""
+    sizes: list[int]
+    """Words of each of them."""
+    vectors: Tensor
+    """Of all words, one sentence after another, `(n, dim)` or `(n_layers, n, dim)`."""
+
+    @property
+    def row_bytes(self) -> int:
+        """Size of the vectors of one word."""
+        return self.vectors.nbytes // max(1, self.vectors.shape[-2])
 
 
 class Pipeline:
@@ -82,6 +114,29 @@ class Pipeline:
         multiple = carry_rows(batch_size) if policy == "carry" else 1
         return windows(sentences, self.window_tokens(batch_tokens), multiple)
 
+    def stream(
+        self,
+        sentences: Iterable[Words],
+        layers: Layers,
+        policy: StatePolicy = "zero",
+        batch_size: int | None = None,
+        batch_tokens: int | None = None,
+        dtype: OutputDtype = "float32",
+    ) -> Iterator[tuple[list[Words], list[Array]]]:
+        """Yield windows of a stream of sentences with the vectors of each sentence.
+
+        With "carry", the carried state is that after the window that was yielded last; otherwise
+        a GPU begins the next window before the vectors of the last have come to the host.
+        """
+        selection = select_layers(layers, self.config)
+        computed = (
+            (window, self.batches(window, selection, policy, batch_size, batch_tokens))
+            for window in self.windows(sentences, policy, batch_size, batch_tokens)
+        )
+        if policy == "carry":
+            return chain.from_iterable(deliver_windows([one], dtype) for one in computed)
+        return deliver_windows(computed, dtype)
+
     def batches(
         self,
         sentences: Sequence[Words],
@@ -117,8 +172,8 @@ class Pipeline:
                 sizes = [lengths[place] for place in places]
                 filled = len(sizes) - sizes.count(0)  # sentences come with the longest first
                 chosen = window.take(places[:filled])
-                rows = start.repeat(filled)
-                for part, vectors, _ in self._pieces(chosen, rows, selection, selection.depth):
+                pieces = self._pieces(chosen, filled, start, selection, selection.depth)
+                for part, vectors, _ in pieces:
                     yield EmbeddedBatch(numbers[part], sizes[part], vectors)
                     del vectors  # the next batch may need its memory
                 if filled < len(sizes):
@@ -179,7 +234,7 @@ class Pipeline:
             listed = ListedSentences(self.words, batch)
             embedded: list[EmbeddedBatch] = []
             finals: list[State] = []
-            pieces = self._pieces(listed, start, selection, self.config.n_layers)
+            pieces = self._pieces(listed, len(batch), start, selection, self.config.n_layers)
             for part, vectors, final in pieces:
                 numbers = list(range(first, first + len(batch))[part])
                 sizes = list(map(len, batch[part]))
@@ -221,13 +276,14 @@ class Pipeline:
         return layers, final
 
     def _pieces(
-        self, sentences: Sentences, start: State, selection: Selection, depth: int
+        self, sentences: Sentences, rows: int, start: State, selection: Selection, depth: int
     ) -> Iterator[tuple[slice, Tensor, State]]:
         """Run the backend over one batch, in halves if the GPU's memory does not hold it.
 
         Args:
             sentences: See `_run`.
-            start: See `_run`.
+            rows: How many sentences.
+            start: The state before the first word: a row for each sentence, or one for all.
             selection: Which layers are wanted.
             depth: Recurrent layers that are computed; more than wanted where state is carried.
 
@@ -235,14 +291,16 @@ class Pipeline:
             Which sentences, their vectors, and the state after each of them.
         """
         limits = self.backend.limits
-        waiting = [slice(0, start.rows)] if start.rows else []
+        waiting = [slice(0, rows)] if rows else []
         while waiting:
             part = waiting.pop()
             piece = sentences.take(part)
             n_sentences, n_words = part.stop - part.start, sum(piece.sizes)
             done = None
-            if n_sentences == 1 or limits.hold(n_words):
-                done = self._try(piece, start.take(part), selection, depth)
+            largest = n_words if limits.fitting_tokens is None else limits.fitting_tokens
+            if n_sentences == 1 or n_words <= largest:
+                own = start.repeat(n_sentences) if start.rows == 1 else start.take(part)
+                done = self._try(piece, own, selection, depth)
             if done is not None:
                 yield part, *done
                 done = None  # the next one may need its memory
@@ -300,3 +358,235 @@ def _without_boundaries(batch: EmbeddedBatch) -> EmbeddedBatch:
     parts = torch.split(batch.vectors, batch.sizes, dim=-2)
     inside = torch.cat([part[..., 1:-1, :] for part in parts], dim=-2)
     return EmbeddedBatch(batch.numbers, [size - 2 for size in batch.sizes], inside)
+
+
+# --- which sentences share a batch ----------------------------------------------------------------
+
+
+def plan_batches(lengths: Sequence[int], max_tokens: int, max_rows: int) -> list[list[int]]:
+    """Group sentences of similar length, within a budget of words and of sentences.
+
+    Args:
+        lengths: Words of each sentence.
+        max_tokens: Words in a batch; one longer sentence makes a batch of its own.
+        max_rows: Sentences in a batch.
+
+    Returns:
+        Numbers of sentences, longest first; every one stands in exactly one batch.
+    """
+    sizes = np.asarray(lengths, dtype=np.int64)
+    order = np.argsort(-sizes, kind="stable")
+    numbers = order.tolist()
+    return [numbers[start:end] for start, end in runs(sizes[order], max_tokens, max_rows)]
+
+
+def windows(
+    sentences: Iterable[Words], max_tokens: int, multiple: int = 1
+) -> Iterator[list[Words]]:
+    """Collect a stream of sentences in windows, within which batches may be planned.
+
+    Args:
+        sentences: Lists of words.
+        max_tokens: Words, and sentences, after which a window ends.
+        multiple: A window has a multiple of this many sentences, but for the last: with state
+            carried, windows must not cut batches.
+    """
+    window: list[Words] = []
+    tokens = 0
+    for sentence in sentences:
+        window.append(sentence)
+        tokens += 1 + len(sentence)
+        if tokens >= max_tokens and len(window) % multiple == 0:
+            yield window
+            window, tokens = [], 0
+    if window:
+        yield window
+
+
+# --- selection ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Selection:
+    """A choice of layers, ready to be made."""
+
+    depth: int
+    """Recurrent layers that must be computed for it."""
+    choose: Callable[[list[Tensor]], Tensor]
+    """Layers 0 to `depth`, each `(n, dim)` -> `(n_layers, n, dim)` for "all", else `(n, dim)`."""
+
+
+def select_layers(layers: Layers, config: ElmoConfig) -> Selection:
+    """Understand a choice of layers.
+
+    Args:
+        layers: `all`, `top`, `average`, `mix`, or a number: 0 for the context-free layer, -1
+            for the top.
+        config: The model's sizes and its mix weights.
+    """
+    top = config.n_layers
+    if layers == "all":
+        return Selection(top, torch.stack)
+    if layers == "average":
+        return Selection(top, lambda computed: torch.stack(computed).mean(dim=0))
+    if layers == "mix":
+        return Selection(top, lambda computed: mix_layers(computed, config))
+    number = top if layers == "top" else layers
+    if isinstance(number, bool) or not isinstance(number, int) or not -top - 1 <= number <= top:
+        raise ConfigError(f"layers is {layers!r}, expected 'all', {_one_of_each(config)}")
+    depth = number % (top + 1)
+    return Selection(depth, lambda computed: computed[depth])
+
+
+def require_layer(layer: Layers, config: ElmoConfig) -> None:
+    """Refuse what `--layer` cannot be for a model, before any text is read."""
+    try:
+        select_layers(layer, config)
+    except ConfigError:
+        raise ConfigError(f"--layer is {layer}, expected {_one_of_each(config)}") from None
+
+
+def _one_of_each(config: ElmoConfig) -> str:
+    """List what gives one vector a word."""
+    top = config.n_layers
+    return (
+        f"'top', 'average', 'mix' or a number from 0 to {top} (from -1 to {-top - 1}: counted from "
+        "the top)"
+    )
+
+
+def mix_layers(layers: list[Tensor], config: ElmoConfig) -> Tensor:
+    """Mix layers by the model's own weights: gamma * sum_k softmax(w)_k h_k."""
+    raw = config.mix_weights or (0.0,) * len(layers)
+    weights = torch.softmax(torch.tensor(raw, dtype=torch.float64), dim=0).tolist()
+    mixed = torch.mul(layers[0], weights[0])
+    for weight, layer in zip(weights[1:], layers[1:], strict=True):
+        mixed.add_(layer, alpha=weight)
+    return mixed.mul_(config.mix_gamma)
+
+
+# --- results --------------------------------------------------------------------------------------
+
+
+def deliver_tensors(
+    batches: Iterable[EmbeddedBatch], dtype: OutputDtype = "float32"
+) -> Iterator[tuple[EmbeddedBatch, Sequence[Tensor]]]:
+    """Yield the vectors of each sentence of each batch, where they were computed.
+
+    Args:
+        batches: Batches that were computed, or on a GPU launched.
+        dtype: Type of the tensors.
+    """
+    for computed in batches:
+        with _advice_where_full(computed.vectors.device):
+            batch = replace(computed, vectors=computed.vectors.to(_DTYPES[dtype]))
+            is_here = batch.vectors.device.type == "cpu"
+            parts = own_parts(batch) if is_here else shared_parts(batch)
+        yield batch, parts
+
+
+def own_parts(batch: EmbeddedBatch) -> list[Tensor]:
+    """Copy the vectors of each sentence, so that keeping them does not keep the batch."""
+    parts = torch.split(batch.vectors, batch.sizes, dim=-2)
+    # By NumPy: a copy by PyTorch wakes its threads, and where other programs are on their cores
+    # they wait for each other a hundred times longer than the copy takes.
+    return [torch.from_numpy(part.numpy().copy()) for part in parts]
+
+
+def shared_parts(batch: EmbeddedBatch, most_bytes: int = SHARED_BYTES) -> list[Tensor]:
+    """Return views of each sentence's vectors in tensors of limited size."""
+    parts: list[Tensor] = []
+    start = 0
+    for run in step_runs(batch.sizes, most_bytes // max(1, batch.row_bytes)):
+        words = sum(run)
+        shared = batch.vectors.narrow(-2, start, words).clone()
+        with collector_paused():
+            parts += torch.split(shared, run, dim=-2)
+        start += words
+    return parts
+
+
+@contextmanager
+def _advice_where_full(device: torch.device) -> Iterator[None]:
+    """Raise an error that says what to change if the memory of a GPU does not hold all results."""
+    try:
+        yield
+    except RuntimeError as error:
+        if not is_out_of_memory(error):
+            raise
+        raise ElmoError(
+            f"the vectors of all sentences do not fit on {device}: take arrays in host memory "
+            "(convert_to_tensor=False), fewer layers, or fewer sentences a call"
+        ) from error
+
+
+def deliver_arrays(
+    batches: Iterable[EmbeddedBatch], dtype: OutputDtype = "float32"
+) -> Iterator[tuple[EmbeddedBatch, Sequence[Array]]]:
+    """Yield the vectors of each sentence of each batch in host memory.
+
+    Args:
+        batches: Batches that were computed, or on a GPU launched.
+        dtype: Type of the arrays; on a GPU, converted before they are copied.
+    """
+    copies: HostCopies | None = None
+    pending: deque[tuple[EmbeddedBatch, Callable[[], list[Array]]]] = deque()
+    with ThreadPoolExecutor(_COPYING, thread_name_prefix="elmo-copies") as workers:
+        failures: list[Exception] = []
+        for batch in _until_failure(batches, failures):
+            if batch.vectors.device.type == "cpu":
+                own = replace(batch, vectors=batch.vectors.to(_DTYPES[dtype]))
+                yield batch, [part.numpy() for part in own_parts(own)]
+                continue
+            copies = copies or host_copies(batch.vectors.device, _DTYPES[dtype], workers)
+            # In place of the batch: what it was must not stay in the GPU's memory.
+            batch = replace(batch, vectors=copies.converted(batch.vectors))
+            pending.append((batch, copies.begin(batch.vectors, batch.sizes)))
+            if len(pending) > _MOST_PENDING:
+                yield _copied(*pending.popleft())
+        while pending:
+            yield _copied(*pending.popleft())
+        if failures:
+            raise failures[0]
+
+
+def _copied(
+    batch: EmbeddedBatch, wait: Callable[[], list[Array]]
+) -> tuple[EmbeddedBatch, list[Array]]:
+    with interrupts_later():  # the thread that copies takes the same locks
+        return batch, wait()
+
+
+def _until_failure(
+    batches: Iterable[EmbeddedBatch], failures: list[Exception]
+) -> Iterator[EmbeddedBatch]:
+    """Yield batches until the last or a failure: those before it are delivered first."""
+    try:
+        yield from batches
+    except Exception as error:  # raised again by the caller
+        failures.append(error)
+
+
+def deliver_windows(
+    windows: Iterable[tuple[list[Words], Iterable[EmbeddedBatch]]], dtype: OutputDtype = "float32"
+) -> Iterator[tuple[list[Words], list[Array]]]:
+    """Yield windows of sentences with the vectors of each sentence, in host memory.
+
+    While a GPU's last results of a window are copied, the batches of the next one are launched.
+
+    Args:
+        windows: Lists of sentences, none of them empty, with their batches.
+        dtype: Type of the arrays.
+    """
+    begun: deque[list[Words]] = deque()
+
+    def batches() -> Iterator[EmbeddedBatch]:
+        for window, of_window in windows:
+            begun.append(window)
+            yield from of_window
+
+    found: dict[int, Array] = {}
+    for batch, arrays in deliver_arrays(batches(), dtype):
+        found.update(zip(batch.numbers, arrays, strict=True))
+        if len(found) == len(begun[0]):  # batches come in the order in which they were launched
+            yield begun.popleft(), [found.pop(number) for number in range(len(found))]

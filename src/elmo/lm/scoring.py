@@ -22,8 +22,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from elmo.embed.pipeline import carry_rows
-from elmo.embed.plan import windows
+from elmo.embed.pipeline import carry_rows, windows
 from elmo.errors import ConfigError, InputError
 from elmo.lm.shifted import TopOutputs, open_output_layer, open_reader
 from elmo.lm.softmax_losses import pick, row_chunks

@@ -13,15 +13,12 @@ import torch
 from torch import Tensor
 
 from elmo.backends import choose
-from elmo.embed.pipeline import Pipeline, bounded, carry_rows
-from elmo.embed.results import deliver_tensors
-from elmo.embed.selection import select_layers
+from elmo.embed.pipeline import Pipeline, bounded, carry_rows, deliver_tensors, select_layers
 from elmo.errors import MissingFileError, WeightsError
 from elmo.lm.output_base import OutputLayer
 from elmo.lm.softmax import load_output_layer
-from elmo.model.bilm import BiLM
+from elmo.model.bilm import BiLM, State
 from elmo.model.checkpoint import Checkpoint
-from elmo.model.state import State
 from elmo.settings import Precision, StatePolicy
 from elmo.text.sentences import Words
 from elmo.text.vocabulary import Vocabulary

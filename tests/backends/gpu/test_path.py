@@ -14,9 +14,7 @@ from elmo import ELMo, ElmoConfig
 from elmo.backends.base import limits_by_memory
 from elmo.backends.gpu import word_table
 from elmo.backends.gpu.model import GPUBackend
-from elmo.embed.pipeline import Pipeline
-from elmo.embed.results import deliver_tensors
-from elmo.embed.selection import select_layers
+from elmo.embed.pipeline import Pipeline, deliver_tensors, select_layers
 from elmo.errors import ConfigError, ElmoError, InputError
 from elmo.runtime.devices import is_out_of_memory
 from elmo.text.sentences import collector_paused, listed_sentences

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from elmo.backends.base import SHARED_BYTES
 from elmo.backends.gpu.kernels.sentence_copies import SentenceCopies, sentence_copies
-from elmo.model.packing import step_runs
+from elmo.model.bilm import step_runs
 from elmo.runtime.devices import is_out_of_memory
 from elmo.runtime.interrupts import interrupts_later
 from elmo.text.characters import ragged_positions
@@ -30,7 +30,7 @@ _SMALL_BYTES = 1 << 20
 _MODEST_BYTES = 16 << 20
 """Results up to this size are copied by the thread that wants them."""
 _COPYING = 2
-"""Batches that are copied at a time by threads of their own, see `elmo.embed.results`."""
+"""Batches that are copied at a time by threads of their own, see `elmo.embed.pipeline`."""
 _MOST_THREADS = 8
 """Threads that copy a batch: more wait for the memory, or for the GPU."""
 

@@ -1,7 +1,7 @@
 """Vectors of a batch on a GPU -> arrays of the host, sentence by sentence, by a loop in C++.
 
 The loop (`src/sentence_copies.cpp`) uses several threads and no step of Python, which goes on
-meanwhile. The plain reference is in `elmo.embed.results`, used where nothing can be built.
+meanwhile. The plain reference is in `elmo.embed.pipeline`, used where nothing can be built.
 """
 
 from __future__ import annotations

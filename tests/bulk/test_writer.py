@@ -1,5 +1,6 @@
 """Files of vectors: every format opens with other people's readers, and nothing written is lost."""
 
+import hashlib
 import json
 import os
 import resource
@@ -17,10 +18,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors import safe_open
 
-from elmo.bulk import hdf5, journal, parquet, safetensors_file
-from elmo.bulk.formats import FORMATS, format_of, is_complete, open_writer
+from elmo.bulk import hdf5, spool
 from elmo.bulk.hdf5 import Hdf5Writer
-from elmo.bulk.writer import VectorInfo
+from elmo.bulk.writer import (
+    FORMATS,
+    VectorInfo,
+    format_of,
+    is_complete,
+    open_writer,
+    require_made_of,
+)
 from elmo.errors import (
     ConfigError,
     ElmoWarning,
@@ -154,7 +161,9 @@ def test_an_index_that_would_not_fit_in_memory_is_left_out_and_said(tmp_path, mo
 
 
 def test_every_file_says_what_made_it(tmp_path):
-    expected = asdict(ALL_LAYERS) | {"n_sentences": 5}
+    text = "".join(f"{json.dumps(words)}\n" for words in SENTENCES)
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    expected = asdict(ALL_LAYERS) | {"n_sentences": 5, "text_sha256": digest}
     for format in FORMATS:
         write(tmp_path / format, format, ALL_LAYERS)
     with h5py.File(tmp_path / "hdf5", "r") as file:
@@ -177,14 +186,14 @@ def test_every_file_says_what_made_it(tmp_path):
 
 
 def test_a_parquet_file_has_many_row_groups_if_it_is_large(tmp_path, monkeypatch):
-    monkeypatch.setattr(parquet, "_ROW_GROUP_BYTES", 100)
+    monkeypatch.setattr(spool, "_ROW_GROUP_BYTES", 100)
     vectors = write(tmp_path / "out", "parquet", ALL_LAYERS)
     assert pq.ParquetFile(tmp_path / "out").num_row_groups > 1
     assert_holds(tmp_path / "out", "parquet", ALL_LAYERS, vectors)
 
 
 def test_too_many_sentences_for_a_safetensors_header_are_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(safetensors_file, "_HEADER_LIMIT", 100)
+    monkeypatch.setattr(spool, "_HEADER_LIMIT", 100)
     with pytest.raises(OutputError, match="use hdf5 or parquet"):
         write(tmp_path / "out", "safetensors", ALL_LAYERS)
 
@@ -215,8 +224,14 @@ def test_bad_places_and_formats_are_refused(tmp_path):
         open_writer(tmp_path / "file" / "out", "hdf5", ALL_LAYERS)
 
 
+def test_a_mistyped_folder_is_named_and_not_created(tmp_path):
+    with pytest.raises(OutputError, match=r"there is no folder .*/vectros; make it first"):
+        open_writer(tmp_path / "vectros" / "out.h5", "hdf5", ALL_LAYERS)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_missing_extra_is_named_before_any_work(tmp_path, monkeypatch):
-    monkeypatch.setattr("elmo.bulk.formats.find_spec", lambda name: None)
+    monkeypatch.setattr("elmo.bulk.writer.find_spec", lambda name: None)
     with pytest.raises(MissingExtraError, match="pip install pyarrow"):
         open_writer(tmp_path / "out", "parquet", ALL_LAYERS)
 
@@ -364,13 +379,44 @@ def test_the_format_is_what_was_asked_for_or_what_the_name_ends_in(name, asked, 
     assert format_of(name, asked) == format
 
 
+@pytest.mark.parametrize("name", ["out.csv", "out.txt", "out.npy", "out.json", "v1.2"])
+def test_an_ending_that_no_format_has_is_refused_with_those_that_are_known(name):
+    with pytest.raises(OutputError, match=r"\.hdf5, \.h5, \.parquet, \.npz, \.safetensors"):
+        format_of(name)
+    assert format_of(name, "npz") == "npz"
+
+
+# --- an output that is complete -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_a_complete_output_is_known_by_its_text_and_settings(tmp_path, format):
+    path = tmp_path / "out"
+    write(path, format, ALL_LAYERS)
+    require_made_of(path, format, ALL_LAYERS, iter(SENTENCES))
+    for other in (SENTENCES[:-1], [*SENTENCES, []], [["a"], *SENTENCES[1:]], []):
+        with pytest.raises(OutputError, match="complete, with 5 sentences of another text"):
+            require_made_of(path, format, ALL_LAYERS, other)
+    for name, value in (("model_sha256", "cd" * 32), ("layers", "top"), ("tokenizer", "english")):
+        with pytest.raises(OutputError, match=f"begun with {name}="):
+            require_made_of(path, format, replace(ALL_LAYERS, **{name: value}), SENTENCES)
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_a_file_that_is_no_output_is_not_taken_for_a_complete_one(tmp_path, format):
+    path = tmp_path / "out"
+    path.write_text("precious")
+    with pytest.raises(OutputExistsError, match="no run of elmo embed has written it"):
+        require_made_of(path, format, ALL_LAYERS, SENTENCES)
+
+
 FULL_DISK = """
 import resource, sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[1])
-from bulk.test_formats import ALL_LAYERS, SENTENCES, vectors_of
+from bulk.test_writer import ALL_LAYERS, SENTENCES, vectors_of
 from elmo.errors import OutputError
-from elmo.bulk.formats import open_writer
+from elmo.bulk.writer import open_writer
 resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[4]),) * 2)
 writer = open_writer(Path(sys.argv[2]), sys.argv[3], ALL_LAYERS)
 vectors = vectors_of(SENTENCES, ALL_LAYERS)
@@ -452,7 +498,7 @@ def test_a_file_that_stays_open_elsewhere_is_told_and_not_called_damaged(tmp_pat
     writer = open_writer(path, "hdf5", ALL_LAYERS)
     writer.append(SENTENCES[:2], vectors_of(SENTENCES, ALL_LAYERS)[:2])
     writer.close()
-    monkeypatch.setattr(journal, "_PATIENCE", 0.2)
+    monkeypatch.setattr(hdf5, "_PATIENCE", 0.2)
     reader = reader_of(path)
     with pytest.raises(OutputError, match=r"open elsewhere .* --resume"):
         open_writer(path, "hdf5", ALL_LAYERS, resume=True)

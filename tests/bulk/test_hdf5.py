@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from elmo.bulk.journal import JournaledFile, begin_journal, recover
+from elmo.bulk.hdf5 import JournaledFile, begin_journal, recover
 from elmo.errors import OutputError
 
 PLACES = st.integers(0, 3 * 4096)
@@ -125,9 +125,9 @@ import os, shutil, sys
 from pathlib import Path
 import numpy as np
 sys.path.insert(0, sys.argv[1])
-from bulk.test_formats import ALL_LAYERS, read_hdf5, vectors_of
-from elmo.bulk import journal
-from elmo.bulk.formats import is_complete, open_writer
+from bulk.test_writer import ALL_LAYERS, read_hdf5, vectors_of
+from elmo.bulk import hdf5
+from elmo.bulk.writer import is_complete, open_writer
 
 folder = Path(sys.argv[2])
 sentences = [["word"] * (number % 7) for number in range(60)]
@@ -138,7 +138,7 @@ def dying(after):
     def alive():
         return next(left, None) is not None
     write_at, fsync, replace, rmtree = (
-        journal._write_at, os.fsync, Path.replace, shutil.rmtree)
+        hdf5._write_at, os.fsync, Path.replace, shutil.rmtree)
     def write_or_die(file, view, place):
         if alive() or not len(view):
             return write_at(file, view, place)
@@ -146,7 +146,7 @@ def dying(after):
         os._exit(9)
     def or_die(call):
         return lambda *args, **named: call(*args, **named) if alive() else os._exit(9)
-    journal._write_at = write_or_die
+    hdf5._write_at = write_or_die
     os.fsync, Path.replace, shutil.rmtree = or_die(fsync), or_die(replace), or_die(rmtree)
 
 def check(path, n):
@@ -235,7 +235,7 @@ def test_an_hdf5_file_is_whole_at_whatever_step_its_writer_dies(tmp_path):
 def test_a_file_that_others_hold_open_is_waited_for_and_then_told(tmp_path, monkeypatch):
     fcntl = pytest.importorskip("fcntl")
     path, journal = begun(tmp_path, b"12345")
-    monkeypatch.setattr("elmo.bulk.journal._PATIENCE", 0.1)
+    monkeypatch.setattr("elmo.bulk.hdf5._PATIENCE", 0.1)
     with path.open("rb") as reader, JournaledFile(path, journal) as file:
         fcntl.flock(reader, fcntl.LOCK_SH)
         do(file, [("write", 0, b"x")])
