@@ -15,8 +15,8 @@ from elmo import ELMo, ElmoConfig, ElmoError, ElmoWarning, State, TokenFile, bat
 from elmo.backends.cpu.products import runs_natively
 from elmo.embed.pipeline import burn_in_sentences
 from elmo.errors import ConfigError, InputError, WeightsError
-from elmo.model.ids import word_ids
-from elmo.model.state import zero_state
+from elmo.model.bilm import zero_state
+from elmo.text.characters import word_ids
 from elmo.weights.token_file import write_token_file
 from strategies import VOCABULARY, batches, plain_batches, rows_are_exact, seeded_bilm
 
