@@ -89,7 +89,7 @@ def draw(layers: Vectors, texts: list[str], senses: list[str], path: Path) -> No
 
 
 def _label(axis: Any, points: Vectors, texts: list[str], color: str, left: bool) -> None:
-    """Write each text beside its point, those of neighbors below each other."""
+    """Write each text next to its point, those of close points below each other."""
     low, high = axis.get_ylim()
     line, free = LINE * (high - low), high
     for number in np.argsort(-points[:, 1]):
