@@ -2,8 +2,8 @@
 
     python examples/news.py agnews-4class.csv
 
-1. *Weighted layers concatenated with a word embedding*: h = [GloVe; ELMo], the weights of ELMo's layers
-   learned with the classifier (`--features glove+elmo`).
+1. *Weighted layers concatenated with a word embedding*: h = [GloVe; ELMo], the weights of ELMo's
+   layers learned with the classifier (`--features glove+elmo`).
 2. *Weighted layers alone*: ELMo reads characters, no word is unknown (`--features elmo`).
 3. *Fixed mean pooling*: one vector a text, the mean of its words, and a linear classifier on top;
    nothing of ELMo learns, nothing is run twice.
