@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from cyclopts import App, CycloptsError, Parameter
 
 from benchmarks.common.settings import BenchSettings
-from elmo.cli.base import DONE, REFUSED, STOPPED, print_panel, say
+from elmo.cli.main import DONE, REFUSED, STOPPED, print_panel, say
 from elmo.errors import ElmoError, OutputError
 
 Command = Callable[..., None]

@@ -9,7 +9,7 @@ from cyclopts import Parameter
 
 from benchmarks.common.command import command_line, run, teller
 from benchmarks.exactness.settings import PrecisionSettings
-from elmo.cli.base import Flags, show
+from elmo.cli.main import Flags, show
 
 _DEFAULT = PrecisionSettings()
 

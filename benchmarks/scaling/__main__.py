@@ -7,7 +7,7 @@ from typing import Annotated
 
 from benchmarks.common.command import command_line, run, teller
 from benchmarks.scaling.settings import ScalingSettings
-from elmo.cli.base import Flags, say, show
+from elmo.cli.main import Flags, say, show
 
 _DEFAULT = ScalingSettings()
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from benchmarks.common.command import command_line, run, teller
 from benchmarks.speed.settings import SpeedSettings
-from elmo.cli.base import Flags, show
+from elmo.cli.main import Flags, show
 
 _DEFAULT = SpeedSettings()
 

@@ -13,7 +13,7 @@ from cyclopts import App, Parameter
 from benchmarks.task_report.page import write_report
 from benchmarks.task_report.runs import WORKER, run_in_processes, run_report
 from benchmarks.task_report.settings import ReportSettings
-from elmo.cli.base import DONE, REFUSED, STOPPED, Flags, print_panel, say
+from elmo.cli.main import DONE, REFUSED, STOPPED, Flags, print_panel, say
 from elmo.errors import ElmoError
 
 _DEFAULT = ReportSettings()

@@ -11,8 +11,7 @@ from typing import Annotated
 import h5py
 import pytest
 
-from elmo.cli.base import App, Flags, print_panel
-from elmo.cli.main import main
+from elmo.cli.main import App, Flags, main, print_panel
 from elmo.hub.names import is_untrained
 from elmo.settings import Group, Settings, at_least
 

@@ -19,7 +19,7 @@ from elmo.analysis.settings import (
     SenseSettings,
     SimilarSettings,
 )
-from elmo.cli.base import DONE, STOPPED, App, Flags, Quiet, app, load_model, say, show
+from elmo.cli.main import DONE, STOPPED, App, Flags, Quiet, app, load_model, say, show
 from elmo.errors import ElmoError
 from elmo.runtime.tables import counted
 from elmo.settings import ModelChoice

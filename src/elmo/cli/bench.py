@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args
 from cyclopts import Parameter
 
 from elmo import __version__
-from elmo.cli.base import DONE, Flags, app, say, show
+from elmo.cli.main import DONE, Flags, app, say, show
 from elmo.errors import ConfigError
 from elmo.runtime.files import output_errors, write_text
 from elmo.runtime.tables import NOTHING, text_table

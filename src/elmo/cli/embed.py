@@ -7,7 +7,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from elmo.cli.base import (
+from elmo.cli.main import (
     DONE,
     STOPPED,
     Flags,

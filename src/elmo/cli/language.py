@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from elmo.cli.base import DONE, AsJson, Flags, Quiet, app, say, show, told_of_cut_words
+from elmo.cli.main import DONE, AsJson, Flags, Quiet, app, say, show, told_of_cut_words
 from elmo.errors import ElmoError, InputError
 from elmo.runtime.tables import counted
 from elmo.settings import ModelChoice, ReadingSettings, StatePolicy, SurprisalUnit, TokenizerName

@@ -1,4 +1,4 @@
-"""The entry point of the command line: runs a command and turns errors into exit codes.
+"""The command line: the application, running a command, and what all commands share.
 
 Commands are functions in the other modules of `elmo.cli`: their arguments become flags, their
 docstrings help texts. PyTorch is imported inside them, so that `elmo --help` answers at once. Data
@@ -11,29 +11,95 @@ from __future__ import annotations
 import os
 import sys
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, get_args
 
-from cyclopts import CycloptsError, UnknownOptionError
+import cyclopts
+from cyclopts import ArgumentCollection, CycloptsError, Parameter, UnknownOptionError
 
-from elmo.cli import analyze, bench, embed, language, models, prepare, task, train
-from elmo.cli.base import DONE, REFUSED, STOPPED, app, say
+from elmo import __version__
 from elmo.errors import (
+    ConfigError,
     DivergedError,
     DownloadError,
     ElmoError,
     ElmoWarning,
+    MissingFileError,
     OutputError,
     OutputExistsError,
     reason_of,
 )
 from elmo.runtime.files import output_errors
+from elmo.settings import EmbedSettings, Group, ModelChoice
 
-# Importing a module of commands registers them.
-__all__ = ["analyze", "bench", "embed", "language", "main", "models", "prepare", "task", "train"]
+if TYPE_CHECKING:
+    from elmo.embedder import ELMo
 
+COMMANDS = ("embed", "models", "language", "prepare", "train", "task", "analyze", "bench")
+"""Modules of commands; importing one registers its commands with `app`."""
+DONE, STOPPED, REFUSED = 0, 1, 2
+"""Exit codes: done; stopped early (interrupted, disk full, a bug); input that cannot be used."""
 _WRONG_PATH = (PermissionError, FileNotFoundError, IsADirectoryError, NotADirectoryError)
+
+
+def print_panel(console: Any, options: Any, panel: Any, without: Collection[str] = ()) -> None:
+    """Print a table of flags, with the line breaks of docstrings removed from their texts.
+
+    Args:
+        console: The console.
+        options: Of the console.
+        panel: The table.
+        without: Flags to leave out.
+    """
+    from cyclopts.help.formatters import DefaultFormatter
+    from rich.text import Text
+
+    panel.entries = [e for e in panel.entries if not set(e.names).intersection(without)]
+    for entry in panel.entries:
+        text = getattr(entry.description, "primary_renderable", None)
+        if isinstance(text, Text):
+            entry.description.primary_renderable = Text(" ".join(text.plain.split()), end=text.end)
+    DefaultFormatter()(console, options, panel)
+
+
+class App(cyclopts.App):
+    """An application whose help shows flags under the `Group` that their fields are annotated with.
+
+    Commands are applications of the same class, so that this one reaches them all.
+    """
+
+    def assemble_argument_collection(self, **settings: Any) -> ArgumentCollection:
+        """Return the flags of a command, each in its group; groups in the order of the fields."""
+        found = super().assemble_argument_collection(**settings)
+        panels: dict[str, cyclopts.Group] = {}
+        for argument in found:
+            for group in get_args(argument.field_info.annotation)[1:]:
+                if isinstance(group, Group):
+                    panel = cyclopts.Group(group.name, sort_key=1 + len(panels))
+                    shown = Parameter(group=panels.setdefault(group.name, panel))
+                    argument.parameter = Parameter.combine(argument.parameter, shown)
+        return found
+
+
+app = App(
+    name="elmo",
+    help_formatter=print_panel,
+    default_parameter=Parameter(negative=()),
+    help_format="plaintext",  # the default imports a Markdown parser, a third of the start-up
+    help="Deep contextualized word vectors from any published ELMo: exact, deterministic, fast.",
+    version=__version__,
+)
+
+Flags = Parameter(name="*")
+"""The fields of a dataclass as flags of their own."""
+Quiet = Annotated[bool, Parameter(help="No progress.")]
+AsJson = Annotated[bool, Parameter(name="--json", help="As JSON, for programs.")]
+
+
+# --- running a command ----------------------------------------------------------------------------
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -44,6 +110,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     given = list(sys.argv[1:] if arguments is None else arguments)
     _shorten_spinning(given)
+    for name in COMMANDS:
+        import_module(f"elmo.cli.{name}")
     try:
         with _one_line_warnings():
             code = app(
@@ -128,5 +196,75 @@ def _one_line_warnings() -> Iterator[None]:
         yield
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+# --- what commands share --------------------------------------------------------------------------
+
+
+def say(text: str) -> None:
+    """Write a message to standard error."""
+    sys.stderr.write(f"{text}\n")
+
+
+def show(text: str) -> None:
+    """Write a line of data to standard output."""
+    with output_errors("to standard output"):
+        sys.stdout.write(f"{text}\n")
+
+
+def read_config(_: App, commands: tuple[str, ...], arguments: ArgumentCollection) -> None:
+    """Read flags from the TOML file of `--config`; those on the command line take precedence.
+
+    Given to a command as `config=read_config`; the keys of the file are the names of its flags.
+    """
+    from tomllib import TOMLDecodeError
+
+    from cyclopts.config import Toml
+
+    tokens = arguments.get("--config").tokens
+    if not tokens:
+        return
+    path = Path(tokens[-1].value)
+    if not path.is_file():
+        raise MissingFileError(f"no such file: {path}")
+    try:
+        Toml(path, use_commands_as_keys=False)(app, commands, arguments)
+    except CycloptsError as error:
+        if isinstance(error.__cause__, TOMLDecodeError | UnicodeDecodeError):
+            raise ConfigError(f"{path} is not a TOML file: {error.__cause__}") from None
+        raise
+
+
+def told_of_cut_words(count: int) -> str:
+    """Return a note about words that were truncated."""
+    if count == 1:
+        return "1 word was longer than the model reads and was cut"
+    return f"{count:,} words were longer than the model reads and were cut"
+
+
+def left_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Return a table whose columns are aligned on the left."""
+    lines = [header, *rows]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
+        for line in lines
+    )
+
+
+def load_model(choice: ModelChoice, settings: EmbedSettings | None = None) -> ELMo:
+    """Load the model that was chosen."""
+    from elmo.embedder import ELMo
+    from elmo.text.vocabulary import Vocabulary
+    from elmo.weights.token_file import TokenFile
+
+    token_file = None
+    if settings is not None and settings.token_file is not None:
+        words = settings.token_vocabulary
+        token_file = TokenFile(settings.token_file, Vocabulary.read(words) if words else None)
+    return ELMo.from_pretrained(
+        choice.model,
+        options=choice.options,
+        weights=choice.weights,
+        precision=choice.precision,
+        device=choice.device,
+        token_file=token_file,
+    )

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from cyclopts import Parameter
 
-from elmo.cli.base import DONE, app, left_table, say, show
+from elmo.cli.main import DONE, app, left_table, say, show
 from elmo.errors import ElmoError, OutputExistsError
 from elmo.settings import OutputDtype
 from elmo.weights.formats import FORMATS, OURS
@@ -337,7 +337,7 @@ def convert(
         Replace a model that is in DST already.
     """
     from elmo.hub.names import open_model
-    from elmo.weights.storage import save_checkpoint
+    from elmo.weights.formats import save_checkpoint
 
     if weights is not None and target is None and source is not None:
         target, source = Path(source), None  # the pair stands for SRC
@@ -409,7 +409,7 @@ def _refuse_own_folder(source: Path, target: Path) -> None:
 
 
 def _refuse_to_replace(folder: Path, overwrite: bool) -> None:
-    from elmo.weights.parts import CHARACTERS_FILE
+    from elmo.weights.formats import CHARACTERS_FILE
 
     names = [name for format in FORMATS for name in (format.options, format.weights)]
     names.append(CHARACTERS_FILE)

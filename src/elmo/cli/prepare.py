@@ -7,7 +7,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from elmo.cli.base import DONE, STOPPED, Flags, app, say, show
+from elmo.cli.main import DONE, STOPPED, Flags, app, say, show
 from elmo.errors import ElmoError
 from elmo.training.corpus.settings import PrepareSettings
 

@@ -12,7 +12,7 @@ from typing import IO, TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from elmo.cli.base import DONE, STOPPED, App, Flags, app, read_config, say, show
+from elmo.cli.main import DONE, STOPPED, App, Flags, app, read_config, say, show
 from elmo.errors import ConfigError
 from elmo.runtime.files import output_errors
 from elmo.runtime.tables import counted

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import App, ArgumentCollection, Parameter
 
-from elmo.cli.base import DONE, STOPPED, Flags, app, print_panel, read_config, say
+from elmo.cli.main import DONE, STOPPED, Flags, app, print_panel, read_config, say
 from elmo.runtime.tables import counted
 from elmo.settings import TokenizerName
 from elmo.training.settings import LENGTHS, TrainSettings
