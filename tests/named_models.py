@@ -13,7 +13,7 @@ from elmo.hub.registry import find_published
 from elmo.model.perplexity import Perplexity
 from elmo.text.vocabulary import Vocabulary
 from elmo.weights.card import Figure, ModelCard, Source
-from elmo.weights.storage import save_checkpoint
+from elmo.weights.formats import save_checkpoint
 from file_server import serve
 from strategies import VOCABULARY
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 
 from elmo import ELMo, Elmo, ElmoConfig, batch_to_ids
 from elmo.errors import ConfigError, InputError
-from elmo.model.ids import word_ids
+from elmo.text.characters import word_ids
 from strategies import batches, seeded_bilm
 
 SENTENCES = [["The", "cat", "sat", "."], ["No"], ["Öl", "河", "The"]]

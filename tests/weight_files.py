@@ -5,7 +5,7 @@ import json
 import h5py
 import torch
 
-from elmo.weights.storage import load_checkpoint
+from elmo.weights.formats import load_checkpoint
 
 EVERY_KIND = {
     "cells": ("lstm", "gru"),

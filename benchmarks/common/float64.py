@@ -10,10 +10,9 @@ import torch
 from tqdm import tqdm
 
 from elmo.config import ElmoConfig
-from elmo.model.bilm import BiLM
+from elmo.model.bilm import BiLM, State
 from elmo.model.checkpoint import Checkpoint
-from elmo.model.ids import word_ids
-from elmo.model.state import State
+from elmo.text.characters import word_ids
 
 _BATCH = 32
 

@@ -18,8 +18,7 @@ from elmo.hub.names import open_model
 from elmo.model.bilm import BiLM, random_bilm
 from elmo.model.checkpoint import Checkpoint
 from elmo.runtime.files import cache_folder, output_errors
-from elmo.weights.formats import HDF5
-from elmo.weights.storage import save_checkpoint
+from elmo.weights.formats import HDF5, save_checkpoint
 
 _GAIN = 2.0
 _BIAS = 0.1

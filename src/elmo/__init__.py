@@ -18,9 +18,8 @@ if TYPE_CHECKING:
     from elmo.embedder import ELMo
     from elmo.errors import ElmoError, ElmoWarning
     from elmo.lm.scoring import LanguageModelScorer
-    from elmo.model.bilm import BiLM, random_bilm
+    from elmo.model.bilm import BiLM, State, random_bilm
     from elmo.model.scalar_mix import ScalarMix
-    from elmo.model.state import State
     from elmo.module import Elmo
     from elmo.text.alphabet import Alphabet
     from elmo.text.characters import CharacterMapper, batch_to_ids
@@ -39,7 +38,7 @@ _HOMES = {
     "ElmoWarning": "errors",
     "LanguageModelScorer": "lm.scoring",
     "ScalarMix": "model.scalar_mix",
-    "State": "model.state",
+    "State": "model.bilm",
     "TokenFile": "weights.token_file",
     "batch_to_ids": "text.characters",
     "random_bilm": "model.bilm",

@@ -17,12 +17,11 @@ from elmo.backends.base import Backend
 from elmo.config import ElmoConfig
 from elmo.errors import ConfigError
 from elmo.hub.names import HubOptions, open_model
-from elmo.model.bilm import BiLM, BiLMOutput
-from elmo.model.ids import checked_ids, word_ids
+from elmo.model.bilm import BiLM, BiLMOutput, CarriedState
 from elmo.model.scalar_mix import ScalarMix
-from elmo.model.state import CarriedState
+from elmo.text.characters import checked_ids, word_ids
 from elmo.text.sentences import checked_sentences
-from elmo.weights.storage import save_checkpoint
+from elmo.weights.formats import save_checkpoint
 
 Mix = Literal["learned", "top", "average"] | int
 ModuleState = Literal["zero", "carry"]

@@ -12,7 +12,7 @@ from elmo.hub import names, registry
 from elmo.hub.cache import folder_of
 from elmo.hub.names import default_model, is_untrained, open_model
 from elmo.hub.registry import PUBLISHED, bundled_models, find_published, similar_names
-from elmo.weights.storage import rounded_checkpoint
+from elmo.weights.files import rounded_checkpoint
 from named_models import assert_tiny
 from strategies import VOCABULARY
 

@@ -10,11 +10,10 @@ import elmo.backends.cpu.characters
 from elmo import BiLM, ELMo, ElmoConfig
 from elmo.backends.cpu.model import CPUBackend
 from elmo.hub.names import open_model
+from elmo.model.bilm import State, pack
 from elmo.model.cells import GRU, LSTM, LayerState
-from elmo.model.ids import word_ids
 from elmo.model.layers import run_packed
-from elmo.model.packing import pack
-from elmo.model.state import State
+from elmo.text.characters import word_ids
 from oracle import Oracle, random_tensors, write_files
 from strategies import ALPHABET, VOCABULARY, batches, options, plain_batches
 

@@ -20,7 +20,7 @@ from elmo.lm.scoring import LanguageModelScorer
 from elmo.lm.softmax import make_output_layer
 from elmo.text.files import WhitespaceTokenizer
 from elmo.text.vocabulary import Vocabulary
-from elmo.weights.storage import save_checkpoint
+from elmo.weights.formats import save_checkpoint
 from oracle import Oracle, random_tensors, write_files
 from strategies import VOCABULARY, options, plain_batches, rows_are_exact
 

@@ -21,7 +21,7 @@ from elmo import (
 )
 from elmo.cli.main import main
 from elmo.errors import ConfigError, InputError, MissingFileError, WeightsError
-from elmo.weights.storage import load_checkpoint, save_checkpoint
+from elmo.weights.formats import load_checkpoint, save_checkpoint
 from strategies import ALPHABET, alphabet_config, seeded_bilm
 
 

@@ -6,9 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from elmo import ElmoConfig, batch_to_ids
+from elmo.model.bilm import pack
 from elmo.model.cells import CELLS, LayerState
 from elmo.model.layers import CharacterEncoder, Highway, run_packed
-from elmo.model.packing import pack
 from strategies import seeded_bilm
 
 

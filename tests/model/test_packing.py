@@ -4,7 +4,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elmo.model.packing import inverse, pack
+from elmo.model.bilm import inverse, pack
 
 lengths_of_a_batch = st.lists(st.integers(1, 6), min_size=1, max_size=6)
 

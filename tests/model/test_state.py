@@ -3,7 +3,7 @@
 import torch
 
 from elmo import State
-from elmo.model.state import CarriedState, zero_state
+from elmo.model.bilm import CarriedState, zero_state
 
 
 def test_states_are_taken_repeated_and_split_by_row(tiny_config):

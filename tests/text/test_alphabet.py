@@ -12,12 +12,8 @@ from hypothesis import strategies as st
 
 from elmo import Alphabet, CharacterMapper, ElmoConfig, batch_to_ids
 from elmo.errors import ConfigError, InputError, MissingFileError
-from elmo.text.alphabet import (
-    FIRST_CHARACTER,
-    SPECIAL_CHARACTERS,
-    UNKNOWN_CHARACTER,
-    require_alphabet,
-)
+from elmo.text.alphabet import FIRST_CHARACTER, SPECIAL_CHARACTERS, UNKNOWN_CHARACTER
+from elmo.text.characters import require_alphabet
 from oracle import alphabet_spelling
 from strategies import ALPHABET, word_config, words
 

@@ -16,7 +16,7 @@ from elmo.training.heldout import heldout_perplexity
 from elmo.training.snapshots import load_snapshot
 from elmo.training.trainer import train
 from elmo.weights.card import ModelCard
-from elmo.weights.storage import save_checkpoint
+from elmo.weights.formats import save_checkpoint
 from training.test_trainer import made_up_text, quick
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from elmo import BiLM
 from elmo.hub.names import open_model
 from elmo.lm.softmax import make_output_layer
-from elmo.model.ids import word_ids
+from elmo.text.characters import word_ids
 from elmo.text.vocabulary import Vocabulary
 from elmo.training.language_model import LanguageModel, measure
 from elmo.training.streams import Streams

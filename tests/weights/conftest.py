@@ -7,7 +7,7 @@ import pytest
 from huggingface_hub.utils import filter_repo_objects
 
 from elmo import ElmoConfig
-from elmo.weights.storage import save_checkpoint
+from elmo.weights.formats import save_checkpoint
 from named_models import bundled, cache, language_model  # noqa: F401
 from oracle import random_tensors, write_files
 

@@ -10,7 +10,7 @@ from elmo.errors import ConfigError
 from elmo.hub import registry
 from elmo.hub.names import open_model
 from elmo.weights.card import ModelCard
-from elmo.weights.storage import save_checkpoint
+from elmo.weights.formats import save_checkpoint
 from named_models import CARD
 
 

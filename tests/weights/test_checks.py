@@ -7,7 +7,7 @@ import torch
 
 from elmo.errors import ElmoWarning, WeightsError
 from elmo.text.vocabulary import Vocabulary
-from elmo.weights.storage import load_checkpoint, save_checkpoint
+from elmo.weights.formats import load_checkpoint, save_checkpoint
 from strategies import VOCABULARY
 
 

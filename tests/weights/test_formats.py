@@ -18,21 +18,13 @@ from elmo.errors import ConfigError, MissingFileError, WeightsError
 from elmo.hub.names import open_model
 from elmo.model.checkpoint import Checkpoint
 from elmo.runtime.files import read_json
-from elmo.weights.formats import FORMATS, Format, find_model
-from elmo.weights.parts import files_beside, make_folder
-from elmo.weights.storage import load_checkpoint, save_checkpoint
+from elmo.weights.files import make_folder
+from elmo.weights.formats import FORMATS, Format, find_model, load_checkpoint, save_checkpoint
 
 # --- a format that is made up: what its module has ------------------------------------------------
 
 TOY = Format("toy", "toy.json", "toy.npz", __name__)
 PATTERNS = ("toy.json", "*.npz")
-
-
-def find(path, options=None):
-    weights = path / "toy.npz" if path.is_dir() else path
-    if weights.suffix != ".npz" or not weights.exists():
-        return None
-    return files_beside(weights, options or weights.with_name("toy.json"))
 
 
 def read(files):

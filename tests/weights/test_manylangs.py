@@ -16,7 +16,7 @@ from elmo import ELMo, Elmo, LanguageModelScorer
 from elmo.cli.main import main
 from elmo.errors import ConfigError, ElmoError, InputError, MissingFileError, WeightsError
 from elmo.hub.names import open_model
-from elmo.weights.storage import save_checkpoint
+from elmo.weights.formats import save_checkpoint
 from file_server import serve
 
 # A word that is longer than the model reads is part of it.

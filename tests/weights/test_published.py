@@ -13,8 +13,7 @@ from elmo.errors import (
     WeightsError,
 )
 from elmo.hub.names import open_model
-from elmo.weights.formats import find_model
-from elmo.weights.storage import load_checkpoint
+from elmo.weights.formats import find_model, load_checkpoint
 from oracle import random_tensors, write_files
 from strategies import (
     VOCABULARY,

@@ -25,10 +25,9 @@ from elmo.errors import (
 )
 from elmo.hub.names import open_model
 from elmo.text.vocabulary import Vocabulary
-from elmo.weights.formats import find_model
-from elmo.weights.storage import load_checkpoint, rounded_checkpoint, save_checkpoint
+from elmo.weights.files import StoredTensors, rounded_checkpoint
+from elmo.weights.formats import find_model, load_checkpoint, save_checkpoint
 from elmo.weights.tensors import tensor_table
-from elmo.weights.tensors_on_disk import StoredTensors
 from named_models import SENTENCES
 from oracle import random_tensors, tensor_shapes, write_files
 from strategies import (

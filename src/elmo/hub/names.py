@@ -14,8 +14,7 @@ from elmo.hub.cache import is_offline, network_options, obtain
 from elmo.hub.registry import bundled_models, find_published, similar_names
 from elmo.model.bilm import random_bilm
 from elmo.model.checkpoint import Checkpoint
-from elmo.weights.formats import known_files, patterns
-from elmo.weights.storage import load_checkpoint
+from elmo.weights.formats import known_files, load_checkpoint, patterns
 
 DEFAULT_MODEL = "small-en"
 """Name of the model that is loaded when none is named."""

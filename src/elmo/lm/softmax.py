@@ -26,8 +26,8 @@ from elmo.lm.softmax_losses import (
     sampled_losses,
     wide,
 )
-from elmo.model.checkpoint import is_adaptive
 from elmo.settings import SoftmaxKind
+from elmo.weights.files import is_adaptive
 
 __all__ = [
     "AdaptiveSoftmax",

@@ -2,11 +2,8 @@
 
 - `cells`: what one time step computes: LSTM, GRU, and the table of cells.
 - `layers`: characters to word vectors; a cell run over a batch.
-- `packing`: batches without padding.
-- `bilm`: both directions, all layers, boundaries and masks.
-- `state`: what layers remember, and how it is carried.
+- `bilm`: both directions, all layers, boundaries and masks; packed batches; state.
 - `scalar_mix`: the learned mix of layers.
-- `ids`: which ids a model reads.
 - `perplexity`: how well a language model predicts a text.
 - `checkpoint`: a model as plain data.
 - `word_lookup`: terms of whole words, in models of ELMoForManyLangs.

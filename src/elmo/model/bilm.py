@@ -12,10 +12,13 @@ from and end in. One batch goes through it like this:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import NamedTuple
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
@@ -23,17 +26,54 @@ from elmo.config import ElmoConfig
 from elmo.errors import ConfigError, InputError
 from elmo.model.cells import Cell, LayerState, cell_class
 from elmo.model.checkpoint import Checkpoint
-from elmo.model.ids import boundary_ids, checked_ids
 from elmo.model.layers import CharacterEncoder, WordEncoder, run_packed
-from elmo.model.packing import Packing, inverse, pack
-from elmo.model.state import State, zero_state
-from elmo.text.alphabet import Alphabet, require_alphabet
+from elmo.runtime.devices import send
+from elmo.text.alphabet import Alphabet
+from elmo.text.characters import boundary_ids, checked_ids, ragged_positions, require_alphabet
 from elmo.text.vocabulary import Vocabulary
+
+Integers = npt.NDArray[np.int64]
 
 LayerFunction = Callable[
     [Tensor, Tensor | None, Sequence[int], LayerState], tuple[Tensor, LayerState]
 ]
 """One direction of one recurrent layer; arguments and results are those of `run_packed`."""
+
+
+class State(NamedTuple):
+    """What all recurrent layers remember, for each row (sentence or stream) of a batch."""
+
+    hidden: Tensor
+    """Shape `(layers, 2, rows, projection_dim)`; directions forward, backward."""
+    memory: Tensor
+    """Shape `(layers, 2, rows, memory_dim)`; see `Cell.memory_dim`, `dim` for an LSTM."""
+
+    @property
+    def rows(self) -> int:
+        """How many rows there are."""
+        return self.hidden.shape[2]
+
+    def take(self, rows: Tensor | slice) -> State:
+        """Return the state of some rows."""
+        return State(self.hidden[:, :, rows], self.memory[:, :, rows])
+
+    def repeat(self, rows: int) -> State:
+        """Return a state whose rows all equal this one's only row."""
+        return State(self.hidden.expand(-1, -1, rows, -1), self.memory.expand(-1, -1, rows, -1))
+
+    def layer(self, layer: int, direction: int) -> LayerState:
+        """Return one layer's part in one direction."""
+        return LayerState(self.hidden[layer, direction], self.memory[layer, direction])
+
+
+def zero_state(config: ElmoConfig, rows: int, like: Tensor) -> State:
+    """Return the state before anything was read, float32 on the device of `like`."""
+    shape = (config.n_layers, 2, rows)
+    memory_dim = cell_class(config.cell).memory_dim(config)
+    return State(
+        like.new_zeros(*shape, config.projection_dim, dtype=torch.float32),
+        like.new_zeros(*shape, memory_dim, dtype=torch.float32),
+    )
 
 
 @dataclass(frozen=True)
@@ -211,7 +251,6 @@ class BiLM(nn.Module, BiLMBase):
             raise ConfigError(
                 f"the vocabulary has {len(vocabulary)} words, the configuration {config.n_words}"
             )
-        require_alphabet(config, alphabet)
         self.config = config
         self.vocabulary = vocabulary
         self.alphabet = alphabet
@@ -221,6 +260,7 @@ class BiLM(nn.Module, BiLMBase):
         cell = cell_class(config.cell)
         self.forward_layers = nn.ModuleList(cell(config) for _ in range(config.n_layers))
         self.backward_layers = nn.ModuleList(cell(config) for _ in range(config.n_layers))
+        require_alphabet(config, alphabet)
         boundaries = boundary_ids(config, vocabulary, alphabet)
         self.register_buffer("boundaries", boundaries, persistent=False)
         if not self.words.embedding.weight.is_meta:
@@ -279,6 +319,18 @@ def random_bilm(config: ElmoConfig, seed: int = 0, alphabet: Alphabet | None = N
         return BiLM(config, alphabet=alphabet).eval()
 
 
+def parameter_shapes(config: ElmoConfig) -> dict[str, tuple[int, ...]]:
+    """Return the names and shapes of `BiLM.state_dict()`; all layers are of one shape."""
+    with torch.device("meta"):  # shapes without memory
+        words = (CharacterEncoder if config.reads_characters else WordEncoder)(config)
+        cell = cell_class(config.cell)(config)
+    parameters = list(words.named_parameters("words"))
+    for side in ("forward_layers", "backward_layers"):
+        for layer in range(config.n_layers):
+            parameters += cell.named_parameters(f"{side}.{layer}")
+    return {name: tuple(parameter.shape) for name, parameter in parameters}
+
+
 def _prefix_mask(lengths: Tensor, time: int) -> Tensor:
     """True at the first `lengths` places of each row, shape `(batch, time)`."""
     return torch.arange(time, device=lengths.device) < lengths[:, None]
@@ -301,3 +353,162 @@ def _with_boundaries(places: Tensor, mask: Tensor, lengths: Tensor) -> tuple[Ten
     tokens[inside] = places
     tokens[torch.cumsum(lengths + 2, dim=0) - 1] = 1
     return tokens, inside
+
+
+# --- batches without padding ----------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Packing:
+    """A batch laid out time step by time step, so that no padding is computed.
+
+    Sentences are sorted by length, longest first, and step t holds the t-th word of the
+    `batch_sizes[t]` sentences that still have one, as in `torch.nn.utils.rnn.PackedSequence`.
+    Lengths 3, 1 and 2 (sentences a, b, c) become
+
+        step             0     1     2          batch_sizes = [3, 2, 1]
+        forward reads    a0 c0 b0   a1 c1   a2
+        backward reads   a2 c1 b0   a1 c0   a0
+
+    The backward layers read each sentence from its own last word, so they need another order, not
+    another layout.
+
+    The n words of the batch stand one sentence after another in a flat list.
+    """
+
+    order: Tensor
+    """Sentences from longest to shortest, int64 `(sentences,)`."""
+    batch_sizes: list[int]
+    """Sentences that still have a word at each time step."""
+    forward: Tensor
+    """Flat places in the order in which the forward layers read them, int64 `(n,)`."""
+    backward: Tensor
+    """The same for the backward layers, int64 `(n,)`."""
+
+
+def pack(lengths: Sequence[int], device: torch.device | None = None) -> Packing:
+    """Pack sentences of these lengths, each at least 1."""
+    order, first, last, sizes = _sorted_by_length(lengths)
+    step, row = ragged_positions(sizes)
+    return Packing(
+        order=torch.from_numpy(order).to(device),
+        batch_sizes=sizes.tolist(),
+        forward=torch.from_numpy(first[row] + step).to(device),
+        backward=torch.from_numpy(last[row] - step).to(device),
+    )
+
+
+def pack_on(device: torch.device, lengths: Sequence[int]) -> Packing:
+    """Pack sentences as `pack` does, expanding to words on the device without waiting for it."""
+    order, first, last, sizes = _sorted_by_length(lengths)
+    parts = (order, first, last, sizes, np.cumsum(sizes) - sizes)
+    sent = torch.split(send(np.concatenate(parts), device), [len(part) for part in parts])
+    on_order, on_first, on_last, on_sizes, before_step = sent
+    n = int(sizes.sum())
+    # With the size known beforehand, repeat_interleave need not ask the device for it.
+    step = torch.repeat_interleave(on_sizes, output_size=n)
+    row = torch.arange(n, device=device) - before_step[step]
+    return Packing(
+        order=on_order,
+        batch_sizes=sizes.tolist(),
+        forward=on_first[row] + step,
+        backward=on_last[row] - step,
+    )
+
+
+def _sorted_by_length(lengths: Sequence[int]) -> tuple[Integers, Integers, Integers, Integers]:
+    """Sort sentences, longest first.
+
+    Returns:
+        Their numbers, the flat places of their first and of their last words, all `(sentences,)`;
+        and the batch sizes, `(steps,)`.
+    """
+    sizes = np.asarray(lengths, dtype=np.int64)
+    order = np.argsort(-sizes, kind="stable")
+    descending = sizes[order]
+    first = (np.cumsum(sizes) - sizes)[order]
+    # The rows of a step are a prefix of the sorted sentences: count those longer than the step.
+    steps = np.arange(descending[0] if len(descending) else 0)
+    batch_sizes = np.searchsorted(-descending, -steps, side="left")
+    return order, first, first + descending - 1, batch_sizes
+
+
+def padded_places(sizes: Integers, steps: int) -> Integers:
+    """Lay sentences out side by side, all as long as the longest may be.
+
+    Args:
+        sizes: Words of each sentence, at most `steps`, `(rows,)`; 0 for those that are not there.
+        steps: Time steps.
+
+    Returns:
+        Which word stands at each place of each time step, reading forwards and backwards,
+        `(2, steps * rows)`; 0 where there is none.
+    """
+    starts = np.cumsum(sizes) - sizes
+    step = np.arange(steps)[:, None]
+    both = np.stack([starts + step, starts + sizes - 1 - step])
+    return np.where(step < sizes, both, 0).reshape(2, -1)
+
+
+def inverse(permutation: Tensor) -> Tensor:
+    """Invert a permutation of `(n,)`."""
+    places = torch.empty_like(permutation)
+    places[permutation] = torch.arange(len(permutation), device=permutation.device)
+    return places
+
+
+def step_runs(batch_sizes: Sequence[int], max_rows: int) -> Iterator[list[int]]:
+    """Cut time steps into runs of at most `max_rows` rows, but at least one step."""
+    for start, end in runs(np.asarray(batch_sizes, dtype=np.int64), max_rows, len(batch_sizes)):
+        yield list(batch_sizes[start:end])
+
+
+def runs(sizes: Integers, max_size: int, max_items: int) -> Iterator[tuple[int, int]]:
+    """Cut consecutive items into runs, each as long as it may be.
+
+    Args:
+        sizes: Size of each item, `(n,)`.
+        max_size: Total size of a run; a larger item makes a run of its own.
+        max_items: Items in a run.
+
+    Yields:
+        Where a run begins, and where it ends.
+    """
+    ends = np.cumsum(sizes)
+    start, before = 0, 0
+    while start < len(ends):
+        within = int(np.searchsorted(ends, before + max_size, side="right"))
+        end = max(start + 1, min(within, start + max_items))
+        yield start, end
+        start, before = end, int(ends[end - 1])
+
+
+# --- state from batch to batch --------------------------------------------------------------------
+
+
+class CarriedState:
+    """State carried from batch to batch, row by row, exactly as AllenNLP's stateful biLM does.
+
+    It grows by zero rows when a larger batch comes; rows beyond a smaller batch are kept for later.
+
+    Args:
+        config: Sizes.
+    """
+
+    def __init__(self, config: ElmoConfig) -> None:
+        self._config = config
+        self.state: State | None = None
+
+    def first_rows(self, rows: int, device: torch.device) -> State:
+        """Return what the first rows remember."""
+        like = torch.empty(0, device=device)
+        known = self.state or zero_state(self._config, 0, like)
+        fresh = zero_state(self._config, max(0, rows - known.rows), like)
+        self.state = State(*(torch.cat(pair, dim=2) for pair in zip(known, fresh, strict=True)))
+        return self.state.take(slice(0, rows))
+
+    def keep(self, final: State) -> None:
+        """Store what the first rows remember after a batch."""
+        assert self.state is not None
+        for kept, new in zip(self.state, final, strict=True):
+            kept[:, :, : final.rows] = new.detach()

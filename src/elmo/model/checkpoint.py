@@ -66,8 +66,3 @@ class Checkpoint:
         if self.lookup is not None:
             self.lookup.update(digest)
         return digest.hexdigest()
-
-
-def is_adaptive(softmax: Mapping[str, Tensor]) -> bool:
-    """Return whether the tensors of an output layer are those of an adaptive softmax."""
-    return "head.weight" in softmax

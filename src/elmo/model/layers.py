@@ -143,7 +143,7 @@ def run_packed(
     batch_sizes: Sequence[int],
     state: LayerState,
 ) -> tuple[Tensor, LayerState]:
-    """Run a cell over a packed batch (`elmo.model.packing`): one direction of one layer.
+    """Run a cell over a packed batch (`bilm.Packing`): one direction of one layer.
 
     Args:
         cell: The cell.

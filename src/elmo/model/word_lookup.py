@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from elmo.text.characters import BEGIN_SENTENCE, END_SENTENCE
+from elmo.text.vocabulary import BEGIN_SENTENCE, END_SENTENCE
 
 _AT_A_TIME = 32  # words whose terms are in memory before they are summed
 

@@ -1,12 +1,10 @@
 """Everything below the models that is not about text: files, devices, signals, tables.
 
-| module | holds |
-|---|---|
-| `files` | atomic writes, locks, the cache folder, SHA-256, JSON |
-| `array_files` | named arrays in the safetensors format, memory-mapped |
-| `metrics_file` | the growing `metrics.jsonl` of a training run |
-| `optimizer_state` | an optimizer's state as named tensors |
-| `devices` | PyTorch devices, copies to them, exact products, free memory |
-| `interrupts` | Ctrl-C and SIGTERM deferred to safe points |
-| `tables` | counts and tables as text |
+- `files`: atomic writes, locks, the cache folder, SHA-256, JSON.
+- `array_files`: named arrays in the safetensors format, memory-mapped.
+- `metrics_file`: the growing `metrics.jsonl` of a training run.
+- `optimizer_state`: an optimizer's state as named tensors.
+- `devices`: PyTorch devices, copies to them, exact products, free memory.
+- `interrupts`: Ctrl-C and SIGTERM deferred to safe points.
+- `tables`: counts and tables as text.
 """

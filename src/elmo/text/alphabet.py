@@ -24,8 +24,8 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from elmo.config import N_BYTE_CHARACTERS, ElmoConfig
-from elmo.errors import ConfigError, InputError, MissingFileError
+from elmo.config import N_BYTE_CHARACTERS
+from elmo.errors import InputError, MissingFileError
 
 SPECIAL_CHARACTERS = ("<S>", "</S>", "<W>", "</W>", "<PAD>", "<UNK>")
 """How the file names the ids 1 to 6. A name has several characters: it cannot be one of them."""
@@ -198,24 +198,6 @@ class Alphabet:
         if hasattr(self, "_ids"):  # set last
             raise AttributeError(f"an Alphabet cannot be changed: {name}")
         object.__setattr__(self, name, value)
-
-
-def require_alphabet(config: ElmoConfig, alphabet: Alphabet | None) -> None:
-    """Fail unless a model of these sizes goes with this alphabet, or with none."""
-    if alphabet is None:
-        if config.has_alphabet:
-            raise ConfigError(
-                f"n_characters is {config.n_characters}: the model spells words as code points, so "
-                f"it needs its alphabet (or n_characters={N_BYTE_CHARACTERS} for UTF-8 bytes)"
-            )
-    elif not config.reads_characters:
-        raise ConfigError("the model reads whole words: it cannot have an alphabet")
-    elif alphabet.n_characters != config.n_characters:
-        raise ConfigError(
-            f"n_characters is {config.n_characters}, but the alphabet of {len(alphabet)} "
-            f"characters needs {alphabet.n_characters}; give "
-            "ElmoConfig.replace(n_characters=alphabet.n_characters)"
-        )
 
 
 def _check(characters: list[str]) -> None:

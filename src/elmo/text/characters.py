@@ -24,8 +24,9 @@ import torch
 from torch import Tensor
 
 from elmo.config import N_BYTE_CHARACTERS, ElmoConfig
-from elmo.errors import InputError
+from elmo.errors import ConfigError, InputError
 from elmo.text.alphabet import Alphabet
+from elmo.text.vocabulary import BEGIN_SENTENCE, END_SENTENCE, Vocabulary, WordMapper
 
 BEGIN_SENTENCE_CHARACTER = 257
 END_SENTENCE_CHARACTER = 258
@@ -35,8 +36,8 @@ PADDING_CHARACTER = 261
 N_CHARACTERS = N_BYTE_CHARACTERS
 """Rows of the character table of bytes, the masked row 0 included."""
 
-BEGIN_SENTENCE = "<S>"
-END_SENTENCE = "</S>"
+_ID_TYPES = (torch.int64, torch.int32, torch.int16)
+"""Types of numbers that every id of a character fits into."""
 
 
 class Marks(NamedTuple):
@@ -204,6 +205,66 @@ class CharacterMapper:
         for row, sentence in zip(ids, sentences, strict=True):
             row[: len(sentence)] = self.rows(sentence)
         return ids
+
+
+# --- the ids that a model reads -------------------------------------------------------------------
+
+WordIds = CharacterMapper | WordMapper
+
+
+def word_ids(
+    config: ElmoConfig, vocabulary: Vocabulary | None, alphabet: Alphabet | None = None
+) -> WordIds:
+    """Return what turns words into the ids that a model with these sizes reads."""
+    if config.reads_characters:
+        require_alphabet(config, alphabet)
+        return CharacterMapper(config.max_characters, alphabet=alphabet)
+    if vocabulary is None:
+        raise InputError("a model that reads words needs its vocabulary to look words up")
+    return WordMapper(vocabulary)
+
+
+def boundary_ids(
+    config: ElmoConfig, vocabulary: Vocabulary | None, alphabet: Alphabet | None = None
+) -> Tensor:
+    """Return the ids of `<S>` and `</S>`, int64 `(2, max_characters)` or `(2,)`."""
+    if not config.reads_characters and vocabulary is None:
+        return torch.tensor([1, 2])  # bilm-tf wants <S> and </S> to be the first two words
+    return word_ids(config, vocabulary, alphabet).rows([BEGIN_SENTENCE, END_SENTENCE])
+
+
+def checked_ids(ids: Tensor) -> Tensor:
+    """Return ids as int64, or raise an `InputError` that names what was passed instead.
+
+    Kernels take ids for places in memory, and would read anywhere with other numbers.
+    """
+    if not isinstance(ids, Tensor):
+        received = f"a {type(ids).__name__}"
+    elif ids.dtype not in _ID_TYPES:
+        received = str(ids.dtype).removeprefix("torch.")
+    else:
+        return ids.long()
+    raise InputError(
+        f"ids are {received}, expected a tensor of whole numbers (int64) as batch_to_ids gives it"
+    )
+
+
+def require_alphabet(config: ElmoConfig, alphabet: Alphabet | None) -> None:
+    """Fail unless a model of these sizes goes with this alphabet, or with none."""
+    if alphabet is None:
+        if config.has_alphabet:
+            raise ConfigError(
+                f"n_characters is {config.n_characters}: the model spells words as code points, so "
+                f"it needs its alphabet (or n_characters={N_BYTE_CHARACTERS} for UTF-8 bytes)"
+            )
+    elif not config.reads_characters:
+        raise ConfigError("the model reads whole words: it cannot have an alphabet")
+    elif alphabet.n_characters != config.n_characters:
+        raise ConfigError(
+            f"n_characters is {config.n_characters}, but the alphabet of {len(alphabet)} "
+            f"characters needs {alphabet.n_characters}; give "
+            "ElmoConfig.replace(n_characters=alphabet.n_characters)"
+        )
 
 
 def batch_to_ids(

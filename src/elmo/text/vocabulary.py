@@ -13,9 +13,10 @@ import torch
 from torch import Tensor
 
 from elmo.errors import InputError
-from elmo.text.characters import BEGIN_SENTENCE, END_SENTENCE
 from elmo.text.files import require_readable
 
+BEGIN_SENTENCE = "<S>"
+END_SENTENCE = "</S>"
 UNKNOWN = "<UNK>"
 SPECIALS = (BEGIN_SENTENCE, END_SENTENCE, UNKNOWN)
 _SKIPPED_LINE = "!!!MAXTERMID"  # bilm-tf skips this line of the 1 Billion Word vocabulary

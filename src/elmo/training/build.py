@@ -13,15 +13,16 @@ from elmo.hub.names import open_model
 from elmo.lm.output_base import OutputLayer
 from elmo.lm.softmax import load_output_layer, make_output_layer
 from elmo.model.bilm import BiLM
-from elmo.model.checkpoint import Checkpoint, is_adaptive
-from elmo.model.ids import WordIds, word_ids
+from elmo.model.checkpoint import Checkpoint
 from elmo.model.layers import WordEncoder
 from elmo.settings import SoftmaxKind
 from elmo.text.alphabet import Alphabet
+from elmo.text.characters import WordIds, word_ids
 from elmo.text.static_vectors import initial_embedding
 from elmo.text.vocabulary import Vocabulary
 from elmo.training.language_model import LanguageModel
 from elmo.training.settings import TrainSettings
+from elmo.weights.files import is_adaptive
 
 _FULL_SOFTMAX_WORDS = 5_000
 """Up to this many words the full softmax is the default: it is exact and hardly slower."""

@@ -23,9 +23,9 @@ from elmo.errors import (
     OutputExistsError,
 )
 from elmo.hub.names import open_model
+from elmo.model.bilm import State
 from elmo.model.cells import cell_class
 from elmo.model.perplexity import Perplexity
-from elmo.model.state import State
 from elmo.runtime.files import LOCK_FILE, lock_output, output_errors, write_text
 from elmo.runtime.interrupts import stop_signals
 from elmo.runtime.metrics_file import CURVE_FILE, METRICS_FILE, read_metrics
@@ -49,7 +49,7 @@ from elmo.training.snapshots import (
     save_snapshot,
 )
 from elmo.training.streams import Batch, Position, Streams
-from elmo.weights.storage import save_checkpoint
+from elmo.weights.formats import save_checkpoint
 
 RUN_FILE = "run.json"
 BEST, LAST = "best", "last"

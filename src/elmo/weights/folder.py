@@ -28,30 +28,25 @@ from elmo.model.word_lookup import WordLookup
 from elmo.runtime.files import read_json, replacing, write_text
 from elmo.settings import OutputDtype
 from elmo.weights.card import CARD_JSON, README, model_card
-from elmo.weights.checks import require_finite, require_model, require_shape, require_tensors
-from elmo.weights.formats import OURS
-from elmo.weights.parts import (
+from elmo.weights.files import (
     LIST_PATTERNS,
-    ModelFiles,
-    files_beside,
+    StoredTensors,
     make_folder,
     read_alphabet,
+    read_tensors,
+    require_finite,
+    require_model,
+    require_shape,
+    require_tensors,
     write_lists,
 )
-from elmo.weights.tensors_on_disk import StoredTensors, read_tensors
+from elmo.weights.formats import OURS, ModelFiles
 
 SOFTMAX_FILE = "softmax.safetensors"
 LOOKUP_FILE = "lookup.safetensors"
 LOOKUP_WORDS = "lookup.txt"
+_WARM = ("warm.hidden", "warm.memory")
 PATTERNS = (OURS.options, "*.safetensors", LOOKUP_WORDS, CARD_JSON, *LIST_PATTERNS)
-
-
-def find(path: Path, options: Path | None = None) -> ModelFiles | None:
-    """Find the files of a model; see `FormatModule`."""
-    weights = path / OURS.weights if path.is_dir() else path
-    if weights.suffix != ".safetensors" or not weights.exists():
-        return None
-    return files_beside(weights, options or weights.with_name(OURS.options))
 
 
 # --- reading ------------------------------------------------------------------------------------
@@ -63,37 +58,31 @@ def read(files: ModelFiles) -> Checkpoint:
     config = ElmoConfig.from_dict(read_json(files.options))
     alphabet = read_alphabet(config, files)
     tensors = read_tensors(path)
-    warm = [tensors.pop(f"warm.{part}", None) for part in ("hidden", "memory")]
+    warm = [tensors.pop(name) for name in _WARM if name in tensors]
     require_model(path, config, tensors)
-    softmax = path.with_name(SOFTMAX_FILE)
+    softmax, lookup = path.with_name(SOFTMAX_FILE), path.with_name(LOOKUP_FILE)
     return Checkpoint(
         config=config,
         tensors={name: tensor.float() for name, tensor in tensors.items()},
         alphabet=alphabet,
-        warm_state=_checked_warm_state(path, config, *warm),
+        warm_state=_checked_warm_state(path, config, *warm) if len(warm) == 2 else None,
         softmax=StoredTensors(softmax, "softmax") if softmax.exists() else {},
-        lookup=_read_lookup(path.parent, config),
+        lookup=_read_lookup(lookup, config) if lookup.exists() else None,
     )
 
 
 def _checked_warm_state(
-    path: Path, config: ElmoConfig, hidden: Tensor | None, memory: Tensor | None
-) -> tuple[Tensor, Tensor] | None:
-    if hidden is None or memory is None:
-        return None
-    for name, part, width in (
-        ("warm.hidden", hidden, config.projection_dim),
-        ("warm.memory", memory, cell_class(config.cell).memory_dim(config)),
-    ):
+    path: Path, config: ElmoConfig, hidden: Tensor, memory: Tensor
+) -> tuple[Tensor, Tensor]:
+    widths = (config.projection_dim, cell_class(config.cell).memory_dim(config))
+    for name, part, width in zip(_WARM, (hidden, memory), widths, strict=True):
         require_shape(path, name, (config.n_layers, 2, width), tuple(part.shape))
         require_finite(path, name, part)
     return hidden.float(), memory.float()
 
 
-def _read_lookup(folder: Path, config: ElmoConfig) -> WordLookup | None:
-    path, listed = folder / LOOKUP_FILE, folder / LOOKUP_WORDS
-    if not path.exists():
-        return None
+def _read_lookup(path: Path, config: ElmoConfig) -> WordLookup:
+    listed = path.with_name(LOOKUP_WORDS)
     if not listed.exists():
         raise MissingFileError(f"{path} is there, but not its {LOOKUP_WORDS} beside it")
     tensors = {name: tensor.float() for name, tensor in read_tensors(path).items()}
@@ -116,7 +105,7 @@ def write(checkpoint: Checkpoint, folder: Path, dtype: OutputDtype) -> None:
     """
     make_folder(folder)
     number = torch.float16 if dtype == "float16" else torch.float32
-    warm = dict(zip(("warm.hidden", "warm.memory"), checkpoint.warm_state or (), strict=False))
+    warm = dict(zip(_WARM, checkpoint.warm_state or (), strict=False))
     tensors = {name: tensor.to(number) for name, tensor in checkpoint.tensors.items()}
     _write_tensors(folder / OURS.weights, tensors | warm)
     softmax = {name: tensor.to(number) for name, tensor in checkpoint.softmax.items()}

@@ -32,9 +32,8 @@ from elmo.model.checkpoint import Checkpoint
 from elmo.model.word_lookup import WordLookup
 from elmo.runtime.files import read_json
 from elmo.text.alphabet import FIRST_CHARACTER, Alphabet
-from elmo.weights.checks import require_model
-from elmo.weights.formats import MANYLANGS
-from elmo.weights.parts import ModelFiles, files_beside
+from elmo.weights.files import require_model
+from elmo.weights.formats import MANYLANGS, ModelFiles
 
 _EMBEDDER = "token_embedder.pkl"
 _CHARACTERS = "char.dic"
@@ -67,14 +66,6 @@ _BOUNDARIES = ("<bos>", "<eos>")
 _SPECIAL_ROWS = (*_BOUNDARIES, "<eow>", "<bow>", "<pad>", "<oov>")
 _BLANK = "\u3000"  # the word of a line that has none
 _NEVER = -1e4  # a gate that no float opens
-
-
-def find(path: Path, options: Path | None = None) -> ModelFiles | None:
-    """Find the files of a model; see `FormatModule`."""
-    weights = path / MANYLANGS.weights if path.is_dir() else path
-    if weights.name != MANYLANGS.weights or not weights.exists():
-        return None
-    return files_beside(weights, options or weights.with_name(MANYLANGS.options))
 
 
 def read(files: ModelFiles) -> Checkpoint:

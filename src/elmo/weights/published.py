@@ -20,19 +20,19 @@ from torch import Tensor
 
 from elmo.config import ElmoConfig
 from elmo.errors import ConfigError, ElmoError, ElmoWarning, MissingFileError, WeightsError
-from elmo.model.checkpoint import Checkpoint, is_adaptive
+from elmo.model.checkpoint import Checkpoint
 from elmo.runtime.files import read_json, replacing, write_text
 from elmo.settings import OutputDtype
-from elmo.weights.checks import require_same_names, require_shape
-from elmo.weights.formats import HDF5
-from elmo.weights.parts import (
+from elmo.weights.files import (
     LIST_PATTERNS,
-    ModelFiles,
-    files_beside,
+    is_adaptive,
     make_folder,
     read_alphabet,
+    require_same_names,
+    require_shape,
     write_lists,
 )
+from elmo.weights.formats import HDF5, ModelFiles
 from elmo.weights.tensors import TensorRow, standard_name, tensor_table
 
 PATTERNS = ("*options*.json", "*.hdf5", "*.h5", *LIST_PATTERNS)
@@ -42,12 +42,12 @@ _SIGNATURE = b"\x89HDF\r\n\x1a\n"
 _SOFTMAX = (("weight", "softmax/W"), ("bias", "softmax/b"))
 
 
-def find(path: Path, options: Path | None = None) -> ModelFiles | None:
-    """Find the files of a model; see `FormatModule`."""
+def find(path: Path) -> tuple[Path, Path] | None:
+    """Find weights and description; see `FormatModule`."""
     weights = _find_weights(path) if path.is_dir() else path
     if weights is None or not _is_hdf5(weights):
         return None
-    return files_beside(weights, options or _find_options(weights))
+    return weights, _find_options(weights)
 
 
 def _is_hdf5(path: Path) -> bool:

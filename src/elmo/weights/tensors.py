@@ -13,11 +13,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from elmo.config import ElmoConfig
+from elmo.model.bilm import parameter_shapes
 from elmo.model.cells import CELLS, Cell, cell_class
-from elmo.model.layers import CharacterEncoder, WordEncoder
 
 Shape = tuple[int, ...]
 
@@ -44,19 +44,21 @@ class TensorRow:
 
 def tensor_table(config: ElmoConfig) -> list[TensorRow]:
     """List every tensor of a biLM with this configuration."""
-    with torch.device("meta"):  # shapes without memory
-        words = (CharacterEncoder if config.reads_characters else WordEncoder)(config)
-        cell = cell_class(config.cell)(config)
-    rows = list(_word_rows(config, _shapes(words, "words")))
+    shapes = parameter_shapes(config)
+    rows = list(_word_rows(config, shapes))
+    cell = cell_class(config.cell)
     for direction, side in enumerate(("forward_layers", "backward_layers")):
         for layer in range(config.n_layers):
+            ours = {
+                name: {name: shape}
+                for name, shape in shapes.items()
+                if name.startswith(f"{side}.{layer}.")
+            }
             theirs = f"RNN_{direction}/RNN/MultiRNNCell/Cell{layer}/{cell.stored_names[0]}"
-            rows += _cell_rows(cell, _shapes(cell, f"{side}.{layer}"), theirs)
+            rows += _cell_rows(
+                cell, {name.rpartition(".")[2]: row for name, row in ours.items()}, theirs
+            )
     return rows
-
-
-def _shapes(module: nn.Module, prefix: str) -> dict[str, Shape]:
-    return {name: tuple(p.shape) for name, p in module.named_parameters(prefix)}
 
 
 def _word_rows(config: ElmoConfig, shapes: dict[str, Shape]) -> Iterator[TensorRow]:
@@ -89,13 +91,14 @@ def _word_rows(config: ElmoConfig, shapes: dict[str, Shape]) -> Iterator[TensorR
         yield TensorRow("CNN_proj/b_proj", _some(shapes, "words.projection.bias"))
 
 
-def _cell_rows(cell: Cell, shapes: dict[str, Shape], theirs: str) -> Iterator[TensorRow]:
+def _cell_rows(
+    cell: type[Cell], ours: dict[str, dict[str, Shape]], theirs: str
+) -> Iterator[TensorRow]:
     stored_gates = cell.stored_gates or cell.gates
     to_ours = [stored_gates.index(gate) for gate in cell.gates]
     to_theirs = [cell.gates.index(gate) for gate in stored_gates]
-    ours = {name.rpartition(".")[2]: {name: shape} for name, shape in shapes.items()}
     projection = ours.pop("projection_weight", None)
-    width = cell.input_weight.shape[1]
+    [(_, width)] = ours["input_weight"].values()
     yield TensorRow(
         f"{theirs}/W_0",
         # TensorFlow multiplies input and hidden state, side by side, with one matrix.

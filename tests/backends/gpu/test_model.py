@@ -16,8 +16,8 @@ from elmo.backends.gpu.kernels.gpu import is_interpreted
 from elmo.backends.gpu.kernels.inference_graphs import GraphCache
 from elmo.backends.gpu.model import GPUBackend
 from elmo.errors import ConfigError, WeightsError
-from elmo.model.ids import word_ids
-from elmo.model.packing import pack, pack_on, padded_places, step_runs
+from elmo.model.bilm import pack, pack_on, padded_places, step_runs
+from elmo.text.characters import word_ids
 from strategies import (
     alphabet_config,
     batches,

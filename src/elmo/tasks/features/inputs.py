@@ -14,13 +14,13 @@ from tqdm.auto import tqdm
 
 from elmo.embedder import ELMo
 from elmo.model.checkpoint import Checkpoint
-from elmo.model.ids import word_ids
 from elmo.runtime.devices import free_memory, send
 from elmo.runtime.files import cache_folder
 from elmo.tasks.features.layer_cache import LayerCache
 from elmo.tasks.features.static_words import UNKNOWN
 from elmo.tasks.features.word_features import FeatureInputs, WordFeatures
-from elmo.tasks.heads.base import Words
+from elmo.tasks.readers.examples import Words
+from elmo.text.characters import word_ids
 
 Array = npt.NDArray[Any]
 

@@ -5,18 +5,18 @@ import threading
 
 import pytest
 import torch
+from elmo.training.prefetch import prepared_ahead
 
 from elmo import BiLM, ElmoConfig
 from elmo.backends.gpu.kernels.gpu import reason_against_triton, triton_ready
 from elmo.lm.softmax import Drawn, make_output_layer
-from elmo.model.ids import word_ids
 from elmo.runtime.metrics_file import read_metrics
+from elmo.text.characters import word_ids
 from elmo.text.vocabulary import Vocabulary
 from elmo.training.corpus.prepare import prepare
 from elmo.training.corpus.settings import PrepareSettings
 from elmo.training.graphed_step import FixedPlaces, GraphedStep
 from elmo.training.language_model import LanguageModel, measure
-from elmo.training.prefetch import prepared_ahead
 from elmo.training.settings import TrainSettings
 from elmo.training.streams import Batch, Position, Streams
 from elmo.training.trainer import train
