@@ -8,7 +8,7 @@ import torch
 from hypothesis import strategies as st
 
 from elmo import Alphabet, BiLM, ElmoConfig
-from elmo.backends.cpu.products import packing_works
+from elmo.backends.cpu.products import onednn_works
 from elmo.text.vocabulary import Vocabulary
 
 VOCABULARY = ("<S>", "</S>", "<UNK>", "the", "cat", "sat", "Öl", "河", ".")
@@ -138,7 +138,7 @@ def rows_are_exact():
 
     It asks oneDNN itself, not our code: weights laid out for many rows, products of two or more.
     """
-    if not packing_works(torch.float32):
+    if not onednn_works(torch.float32):
         return False
     generator = torch.Generator().manual_seed(0)
     for out, inputs in itertools.product((16, 64, 128, 256, 512), (16, 64, 128, 512)):

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from elmo.backends.cpu.products import frozen_linear, packing_works
+from elmo.backends.cpu.products import frozen_linear, onednn_works
 
 _SECONDS = 0.5
 """So long each peak is looked for; the fastest run counts."""
@@ -102,7 +102,7 @@ def _product(precision: str, device: torch.device, sizes: _Sizes) -> Callable[[]
         return lambda: left @ right
     # fp16 on a CPU is a way to store weights; products are in float32.
     dtype = torch.bfloat16 if precision == "bf16" else torch.float32
-    if not packing_works(dtype):
+    if not onednn_works(dtype):
         return (lambda: inputs @ weight.T) if dtype is torch.float32 else None
     packed, rows = frozen_linear(weight.to(dtype)), inputs.to(dtype)
     return lambda: packed(rows)

@@ -1,7 +1,6 @@
 """Backends: who computes the vectors of a biLM, and where.
 
-- `base`: the contract, and how large batches are.
-- `words`: the cache of context-free word vectors in host memory.
+- `base`: the contract, the cache of word vectors in host memory, the table of filter responses.
 - `plain`: plain PyTorch on any device, for every cell.
 - `cpu`: a C++ kernel built on this machine, or oneDNN.
 - `gpu`: Triton kernels and CUDA graphs; also the kernels of training.

@@ -13,11 +13,11 @@ import elmo.backends.cpu.products
 from elmo import Alphabet, BiLM, CharacterMapper, ElmoConfig, batch_to_ids
 from elmo.backends.cpu.model import CPUBackend
 from elmo.backends.cpu.native import Format, native_format
-from elmo.backends.cpu.products import packing_works, runs_natively
+from elmo.backends.cpu.products import onednn_works, runs_natively
 from elmo.backends.gpu.model import GPUBackend
 from elmo.errors import ConfigError, InputError, WeightsError
 from elmo.model.cells import LayerState
-from elmo.model.ids import word_ids
+from elmo.text.characters import word_ids
 from strategies import (
     alphabet_config,
     batches,
@@ -30,8 +30,8 @@ from strategies import (
 
 SENTENCES = [["The", "cat", "sat", "."], ["x" * 60, "é", "The"], [], ["a"] * 9]
 
-needs_packing = pytest.mark.skipif(
-    not packing_works(torch.float32), reason="this PyTorch cannot pack weights on this CPU"
+needs_onednn = pytest.mark.skipif(
+    not onednn_works(torch.float32), reason="this PyTorch has no oneDNN for this CPU"
 )
 
 
@@ -195,7 +195,7 @@ def test_changing_the_plain_model_afterwards_changes_nothing(tiny_config):
     assert torch.equal(packed.run(ids).layers, before)
 
 
-@needs_packing
+@needs_onednn
 @pytest.mark.parametrize("cell", ["lstm", "gru"])
 @pytest.mark.parametrize(
     ("slice_bytes", "table_bytes"), [(1, 0), (1, 1 << 30), (4096, 0), (20_000, 1 << 30)]
@@ -213,7 +213,7 @@ def test_slicing_changes_no_bit(monkeypatch, tiny_config, cell, slice_bytes, tab
     assert torch.equal(found.state.memory, expected.state.memory)
 
 
-@needs_packing
+@needs_onednn
 @pytest.mark.parametrize("slice_bytes", [1, 3000])
 @torch.no_grad()
 def test_grouping_words_changes_no_bit(monkeypatch, tiny_config, slice_bytes):
@@ -241,7 +241,7 @@ def large_model():
 def test_a_large_alphabet_needs_no_large_table():
     plain = large_model()
     packed = CPUBackend(plain)
-    assert isinstance(packed.words._table, elmo.backends.cpu.characters._PassingTable)
+    assert packed.words._table is None
     words = [chr(0x4E00 + n) + chr(0x4E00 + 7 * n % 6000) * (n % 12) for n in range(0, 6000, 13)]
     ids = word_ids(plain.config, None, plain.alphabet).rows([*words, "<S>", "</S>", "no", ""])
     expected = plain.encode_words(ids)
@@ -264,8 +264,8 @@ def test_the_words_of_a_large_alphabet_do_not_depend_on_their_company():
 
 
 @torch.no_grad()
-def test_the_plain_products_serve_where_packing_does_not_work(monkeypatch, tiny_config):
-    monkeypatch.setattr(elmo.backends.cpu.products, "packing_works", lambda dtype: False)
+def test_the_plain_products_serve_where_onednn_does_not_work(monkeypatch, tiny_config):
+    monkeypatch.setattr(elmo.backends.cpu.products, "onednn_works", lambda dtype: False)
     for cell in ("lstm", "gru"):
         plain = seeded_bilm(tiny_config.replace(cell=cell))
         ids = batch_to_ids(SENTENCES)
@@ -284,7 +284,7 @@ PRODUCTS += ("recurrent_weight", "projection_weight")
 @pytest.mark.parametrize("cell", ["lstm", "gru"])
 @torch.no_grad()
 def test_bf16_without_instructions_is_float32_with_rounded_weights(tiny_config, cell):
-    if native_format("bf16") not in (None, Format.BFLOAT16) or packing_works(torch.bfloat16):
+    if native_format("bf16") not in (None, Format.BFLOAT16) or onednn_works(torch.bfloat16):
         pytest.skip("this CPU computes in bfloat16")
     plain = seeded_bilm(tiny_config.replace(cell=cell))
     ids = batch_to_ids(SENTENCES)

@@ -1,4 +1,4 @@
-"""The native kernel: right in every format, blind to neighbours and threads, and dispensable."""
+"""The native kernel: right in every format, blind to neighbors and threads, and dispensable."""
 
 import contextlib
 import copy
@@ -19,17 +19,24 @@ from hypothesis import strategies as st
 import elmo.backends.cpu.model
 import elmo.backends.cpu.products
 from elmo import ELMo, ElmoConfig
-from elmo.backends.cpu import compiler, native_resources
-from elmo.backends.cpu.characters import NativeHighway, PackedHighway
+from elmo.backends.cpu import compiler, native
+from elmo.backends.cpu.characters import TorchHighway
 from elmo.backends.cpu.compiler import CannotBuildError, instruction_flags, kernel, why_not
-from elmo.backends.cpu.model import CPUBackend, NativeLSTM, PackedLSTM
-from elmo.backends.cpu.native import Format, Matrix, native_format
-from elmo.backends.cpu.native_layers import gate_places
-from elmo.backends.cpu.native_resources import own_threads, reused_rows, thread_count
-from elmo.backends.cpu.products import NativeLinear, Packer, runs_natively
+from elmo.backends.cpu.model import CPUBackend, NativeLSTM, TorchLSTM
+from elmo.backends.cpu.native import (
+    Format,
+    NativeHighway,
+    NativeLinear,
+    interleaved,
+    kernel_threads,
+    native_format,
+    reused_rows,
+    thread_count,
+)
+from elmo.backends.cpu.products import LinearFactory, runs_natively
 from elmo.errors import ElmoWarning
+from elmo.model.bilm import State, zero_state
 from elmo.model.layers import Highway
-from elmo.model.state import State, zero_state
 from elmo.text.characters import batch_to_ids
 from strategies import seeded_bilm
 
@@ -261,13 +268,13 @@ def test_a_product_does_not_depend_on_the_threads(format):
 @given(out=st.integers(1, 70), inputs=st.integers(1, 70))
 def test_a_float32_weight_comes_back_bit_for_bit(out, inputs):
     weight, _, _ = random_case(out, inputs, 1)
-    assert torch.equal(Matrix(weight, Format.FLOAT32).weight(), weight)
+    assert torch.equal(NativeLinear(weight, None, Format.FLOAT32).weight(), weight)
 
 
 @pytest.mark.parametrize("format", FORMATS)
 def test_other_weights_come_back_rounded(format):
     weight, _, _ = random_case(37, 53, 1)
-    given_back = Matrix(weight, format).weight()
+    given_back = NativeLinear(weight, None, format).weight()
     step = weight.abs().amax(dim=1, keepdim=True) / 127
     assert ((given_back - weight).abs() <= step / 2 + 1e-6).all()
 
@@ -302,8 +309,8 @@ def test_large_weights_have_pages_of_their_own():
     linear = NativeLinear(weight, None, Format.FLOAT32)
     torch.testing.assert_close(linear(x), x @ weight.T, rtol=0, atol=1e-3)
     assert torch.equal(linear.weight(), weight)
-    place = linear.matrix._weights.data_ptr()
-    assert place % native_resources._LARGE_PAGE == 0
+    place = linear._weights.data_ptr()
+    assert place % native._LARGE_PAGE == 0
     maps = Path("/proc/self/maps").read_text(encoding="utf-8").splitlines()
     fields = next(line.split() for line in maps if _holds(line.split()[0], place))
     assert fields[1].endswith("p"), "large pages are for private memory only"
@@ -320,24 +327,24 @@ def _holds(extent: str, place: int) -> bool:
 @pytest.mark.parametrize("format", FORMATS)
 @pytest.mark.parametrize("dim", [1, 15, 16, 33, 130])
 @torch.no_grad()
-def test_a_highway_is_what_the_plain_one_is(format, dim, monkeypatch):
-    monkeypatch.setattr(elmo.backends.cpu.products, "native_format", lambda precision: format)
+def test_a_highway_is_what_the_plain_one_is(format, dim):
     plain = seeded_highway(dim)
-    native = NativeHighway(plain, Packer("fp32"))
+    highway = NativeHighway(plain, format)
     vectors = torch.randn(600, dim, generator=torch.Generator().manual_seed(1))
-    found = native(vectors)
+    found = highway(vectors)
     torch.testing.assert_close(found, plain(vectors), rtol=0, atol=3 * ALLOWED[format])
     for size in (1, 5, 13):
-        parts = [native(part) for part in vectors[:40].split(size)]
+        parts = [highway(part) for part in vectors[:40].split(size)]
         assert torch.equal(torch.cat(parts), found[:40]), size
-    assert native(vectors[:0]).shape == (0, dim)
+    assert highway(vectors[:0]).shape == (0, dim)
 
 
 @pytest.mark.parametrize("dim", [1, 16, 33])
 def test_a_highway_gives_its_weights_back(dim):
     plain = seeded_highway(dim)
-    for kind in (PackedHighway, NativeHighway):
-        tensors = kind(plain, Packer("fp32")).tensors()
+    native = NativeHighway(plain, Format.FLOAT32)
+    for highway in (native, TorchHighway(plain, LinearFactory("fp32"))):
+        tensors = highway.tensors()
         assert tensors.keys() == plain.state_dict().keys()
         assert all(torch.equal(tensors[name], t) for name, t in plain.state_dict().items())
 
@@ -500,14 +507,14 @@ def test_int8_without_a_projection_falls_back_to_single_steps():
     if plain.forward_layers[0].projection_weight is not None:
         pytest.skip("this model has a projection")
     packed = CPUBackend(plain, "int8")
-    assert isinstance(packed.forward_layers[0], PackedLSTM)
+    assert isinstance(packed.forward_layers[0], TorchLSTM)
     ids = batch_to_ids(SENTENCES)
     assert (packed.run(ids).layers - plain.run(ids).layers).abs().max() < 0.2
 
 
 @pytest.mark.parametrize("dim", [1, 15, 16, 17, 100])
 def test_every_gate_has_one_place(dim):
-    places = gate_places(dim).tolist()
+    places = interleaved(dim, 4, kernel().elmo_unit_cells()).tolist()
     assert sorted(place for place in places if place < 4 * dim) == list(range(4 * dim))
 
 
@@ -527,10 +534,10 @@ def test_pytorch_gets_its_threads_back():
     before = torch.get_num_threads()
     try:
         torch.set_num_threads(3)
-        with contextlib.suppress(KeyError), own_threads():
+        with contextlib.suppress(KeyError), kernel_threads():
             assert torch.get_num_threads() == 1
             assert thread_count() == 3
-            with own_threads():  # a model inside a model
+            with kernel_threads():  # a model inside a model
                 assert thread_count() == 3
             assert torch.get_num_threads() == 1
             raise KeyError
@@ -577,14 +584,14 @@ def test_without_the_kernel_weights_are_rounded_all_the_same(no_kernel, tiny_con
     plain = seeded_bilm(tiny_config)
     ids = batch_to_ids(SENTENCES)
     found = CPUBackend(plain, precision).run(ids).layers
-    assert Packer(precision).dtype == torch.float32
+    assert LinearFactory(precision).dtype == torch.float32
     rounded = copy.deepcopy(plain)
     for name, parameter in rounded.named_parameters():
         if name.endswith(
             ("recurrent_weight", "input_weight", "projection_weight", "projection.weight")
         ):
-            native = Matrix(parameter, Format.FLOAT16 if precision == "fp16" else Format.INT8_WORDS)
-            parameter.copy_(native.weight())
+            format = Format.FLOAT16 if precision == "fp16" else Format.INT8_WORDS
+            parameter.copy_(NativeLinear(parameter, None, format).weight())
     difference = (found - plain.run(ids).layers).abs().max()
     closer = (found - rounded.run(ids).layers).abs().max()
     assert closer < difference  # what is left are the highways' weights
@@ -810,17 +817,17 @@ def test_every_header_includes_what_it_uses():
 
 
 def test_memory_for_passing_results_is_used_again_and_given_back() -> None:
-    with own_threads():
+    with kernel_threads():
         first = reused_rows(3, 40)
         second = reused_rows(5, 24)
         assert first.data_ptr() == second.data_ptr()
         assert (first.shape, second.shape) == ((3, 40), (5, 24))
-    assert native_resources._room.bytes is not None  # a little is kept
-    with own_threads():
+    assert native._local.buffer is not None  # a little is kept
+    with kernel_threads():
         assert reused_rows(3, 40).data_ptr() == first.data_ptr()
         larger = reused_rows(3, 32 << 20)
         assert larger.shape == (3, 32 << 20)
-    assert native_resources._room.bytes is None
+    assert native._local.buffer is None
 
 
 def test_threads_do_not_share_memory_for_passing_results() -> None:
@@ -839,8 +846,8 @@ def test_filters_by_the_kernel_are_those_of_plain_code_bit_for_bit(filters) -> N
     words = ["a", "word", "hippopotamus", "x" * 41, "y" * 48, "Donaudampfschiff" * 3]
     ids = batch_to_ids([[word] for word in words])[:, 0]
     vectors = encoder(ids)
-    assert encoder._kernel is not None
-    encoder._kernel = None
+    assert encoder._is_native
+    encoder._is_native = False
     assert torch.equal(encoder(ids), vectors)
-    with own_threads():
+    with kernel_threads():
         assert torch.equal(encoder(ids[:0]), vectors[:0])

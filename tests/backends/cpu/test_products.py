@@ -1,4 +1,4 @@
-"""Products with constant weights: right, reversible, and blind to their neighbours."""
+"""Products with constant weights: right, reversible, and blind to their neighbors."""
 
 import pytest
 import torch
@@ -8,16 +8,16 @@ from hypothesis import strategies as st
 
 import elmo.backends.cpu.products
 from elmo.backends.cpu.products import (
-    PackedLinear,
+    OneDNNLinear,
     PlainLinear,
     fit_halves,
     frozen_linear,
-    packing_works,
+    onednn_works,
 )
 from strategies import rows_are_exact
 
-needs_packing = pytest.mark.skipif(
-    not packing_works(torch.float32), reason="this PyTorch cannot pack weights on this CPU"
+needs_onednn = pytest.mark.skipif(
+    not onednn_works(torch.float32), reason="this PyTorch has no oneDNN for this CPU"
 )
 
 needs_exact_rows = pytest.mark.skipif(
@@ -34,7 +34,7 @@ def random_product(out, inputs, seed=0):
 
 
 def kinds():
-    return [PlainLinear, pytest.param(PackedLinear, marks=needs_packing)]
+    return [PlainLinear, pytest.param(OneDNNLinear, marks=needs_onednn)]
 
 
 @pytest.mark.parametrize("kind", kinds())
@@ -61,7 +61,7 @@ def test_the_weight_comes_back_bit_for_bit(kind, out, inputs):
 @pytest.mark.parametrize("rows", [1, 2, 3, 5, 8, 17, 64, 100])
 def test_a_row_does_not_depend_on_the_number_of_rows(out, inputs, rows):
     weight, bias, x = random_product(out, inputs)
-    packed = PackedLinear(weight, bias)
+    packed = OneDNNLinear(weight, bias)
     assert torch.equal(packed(x[:rows]), packed(x)[:rows])
 
 
@@ -69,7 +69,7 @@ def test_a_row_does_not_depend_on_the_number_of_rows(out, inputs, rows):
 @pytest.mark.parametrize("place", [0, 1, 13, 99])
 def test_a_row_does_not_depend_on_its_place(place):
     weight, bias, x = random_product(256, 128)
-    packed = PackedLinear(weight, bias)
+    packed = OneDNNLinear(weight, bias)
     assert torch.equal(packed(x)[place], packed(x[place : place + 1])[0])
 
 
@@ -79,16 +79,16 @@ def test_no_rows_give_no_rows(kind):
     assert kind(weight, bias)(torch.empty(0, 16)).shape == (0, 32)
 
 
-@needs_packing
-def test_weights_are_packed_where_that_works():
+@needs_onednn
+def test_weights_are_laid_out_for_onednn_where_that_works():
     weight, bias, x = random_product(32, 16)
     product = frozen_linear(weight, bias)
-    assert isinstance(product, PackedLinear)
+    assert isinstance(product, OneDNNLinear)
     torch.testing.assert_close(product(x), F.linear(x, weight, bias), rtol=0, atol=1e-5)
 
 
-def test_weights_stay_plain_where_packing_does_not_work(monkeypatch):
-    monkeypatch.setattr(elmo.backends.cpu.products, "packing_works", lambda dtype: False)
+def test_weights_stay_plain_where_onednn_does_not_work(monkeypatch):
+    monkeypatch.setattr(elmo.backends.cpu.products, "onednn_works", lambda dtype: False)
     weight, bias, x = random_product(32, 16)
     product = frozen_linear(weight, bias)
     assert isinstance(product, PlainLinear)
@@ -99,19 +99,19 @@ def test_a_pytorch_without_the_private_operators_is_noticed(monkeypatch):
     def gone(self, weight, bias=None):
         raise AttributeError("no such operator")
 
-    monkeypatch.setattr(PackedLinear, "__init__", gone)
-    assert not packing_works.__wrapped__(torch.float32)
+    monkeypatch.setattr(OneDNNLinear, "__init__", gone)
+    assert not onednn_works.__wrapped__(torch.float32)
 
 
-def test_a_packing_that_gives_wrong_products_is_noticed(monkeypatch):
-    monkeypatch.setattr(PackedLinear, "__call__", lambda self, x: torch.zeros(len(x), self._out))
-    assert not packing_works.__wrapped__(torch.float32)
+def test_a_onednn_with_wrong_products_is_noticed(monkeypatch):
+    monkeypatch.setattr(OneDNNLinear, "__call__", lambda self, x: torch.zeros(len(x), self._out))
+    assert not onednn_works.__wrapped__(torch.float32)
 
 
-@needs_packing
+@needs_onednn
 def test_changing_the_weight_afterwards_changes_nothing():
     weight, bias, x = random_product(32, 16)
-    packed = PackedLinear(weight, bias)
+    packed = OneDNNLinear(weight, bias)
     before = packed(x)
     weight.zero_()
     assert torch.equal(packed(x), before)

@@ -163,12 +163,12 @@ class SmallGPU:
         self.most_words = most_words
         self.tried = []
 
-    def __call__(self, sentences, start, depth):
-        words = sum(sentences.sizes)
+    def __call__(self, window, places, sizes, start, depth):
+        words = sum(sizes)
         self.tried.append(words)
         if words > self.most_words:
             raise torch.OutOfMemoryError("CUDA out of memory")
-        return self._run(sentences, start, depth)
+        return self._run(window, places, sizes, start, depth)
 
 
 @pytest.mark.filterwarnings("ignore:words longer:elmo.errors.ElmoWarning")

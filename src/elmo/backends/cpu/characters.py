@@ -1,7 +1,4 @@
-"""The encoders of words packed for inference, and what all packed parts share.
-
-See `packed.py` for what makes them fast.
-"""
+"""The encoders of words for inference on a CPU."""
 
 from __future__ import annotations
 
@@ -11,340 +8,213 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from elmo.backends.cpu.native import FilterKernel, Matrix, highway, highway_places
-from elmo.backends.cpu.products import FrozenLinear, Packer, frozen_linear
+from elmo.backends.base import count_windows, filter_weights, response_table
+from elmo.backends.cpu.native import NativeHighway, highest_responses
+from elmo.backends.cpu.products import FrozenLinear, LinearFactory, frozen_linear
 from elmo.config import ElmoConfig
 from elmo.model.checkpoint import Tensors
 from elmo.model.layers import CharacterEncoder, Highway, WordEncoder
 from elmo.text.characters import padding_character
 
 _SLICE_BYTES = 16 << 20
-"""Size of a buffer for window sums. glibc keeps freed blocks below 32 MB."""
+"""Size of a buffer for responses to windows. glibc keeps freed blocks below 32 MB."""
 _TABLE_BYTES = 64 << 20
 """Up to this size, filter responses to all characters of a model are kept in one table."""
 
 
-class PackedWordEncoder:
+class CPUWordEncoder:
     """The vectors of a model that reads words.
 
     Args:
         encoder: The plain encoder.
-        consume: Take the plain encoder's table instead of copying it.
+        consume: Take over the plain encoder's table instead of copying it.
     """
 
     def __init__(self, encoder: WordEncoder, consume: bool) -> None:
         table = encoder.embedding.weight.detach()
         self._table = table if consume else table.clone()
-        release(encoder, consume)
+        if consume:
+            encoder.to("meta")
 
     def __call__(self, ids: Tensor) -> Tensor:
-        """Give the vectors `(n, projection_dim)` of word ids `(n,)`."""
+        """Look up the vectors `(n, projection_dim)` of word ids `(n,)`."""
         return self._table.index_select(0, ids)
 
     def tensors(self) -> Tensors:
-        """Give the weights back under the plain encoder's names."""
+        """Return the weights by the names of the plain encoder."""
         return {"embedding.weight": self._table}
 
 
-class PackedCharacterEncoder:
-    """Characters -> word vectors, for inference.
+class CPUCharacterEncoder:
+    """Characters -> word vectors.
 
-    A filter's response to a window is the sum, over the offsets in the window, of what it makes of
-    the character there. All of these are in a table with a row for each (offset, character), so
-    that a window costs as many row additions as it is wide. The table of a large alphabet would be
+    Filters are computed with a table of their responses to single characters (`response_table`), a
+    sixteenth of the arithmetic of a convolution. For a large alphabet the whole table would be
     larger than the rest of the model: its rows are then computed for the characters of a few words
     at a time.
 
     Args:
         encoder: The plain encoder.
         config: Sizes.
-        packer: How to prepare products.
-        consume: Free the plain encoder's weights on the way.
+        factory: Prepares products.
+        consume: Free the plain encoder's weights one by one.
     """
 
     def __init__(
-        self, encoder: CharacterEncoder, config: ElmoConfig, packer: Packer, consume: bool
+        self, encoder: CharacterEncoder, config: ElmoConfig, factory: LinearFactory, consume: bool
     ) -> None:
         self._config = config
-        self._dtype = packer.dtype
+        self._dtype = factory.dtype
+        self._is_native = factory.format is not None
         self._activation = {"relu": torch.relu_, "tanh": torch.tanh_}[config.activation]
-        self._small = {  # kept to be given back; a megabyte
+        self._small = {  # kept for `tensors`; a megabyte
             name: tensor.detach().clone()
             for name, tensor in encoder.state_dict().items()
             if name.startswith(("embedding", "convolutions"))
         }
-        self._widest = max(width for width, _ in config.filters)
-        biases = [self._small[f"convolutions.{i}.bias"] for i in range(len(config.filters))]
-        self._bias = torch.cat(biases)
-        self._padding = padding_character(config)
-        row_bytes = 4 * config.n_filters
-        self._table: _WholeTable | _PassingTable
-        if self._widest * config.n_characters * row_bytes <= _TABLE_BYTES:
-            self._table = _WholeTable(encoder, self._widest)
-        else:
-            self._table = _PassingTable(encoder, self._widest)
-        self._max_windows = max(1, min(_SLICE_BYTES, self._table.max_bytes) // row_bytes)
-        widths = _filter_widths(config)
+        n_widths = len(config.filters)
+        self._bias = torch.cat([self._small[f"convolutions.{i}.bias"] for i in range(n_widths)])
+        widths = [width for width, number in config.filters for _ in range(number)]
+        self._widths = torch.tensor(widths, dtype=torch.int32)
+        self._widest = max(widths)
         windows = torch.arange(config.max_characters)[:, None]
         # Where a filter would reach beyond a word's row, `(max_characters, n_filters)`.
-        self._impossible = windows + widths > config.max_characters
-        self._kernel: FilterKernel | None = None
-        if packer.format is not None:
-            self._kernel = FilterKernel(widths, self._table.offsets, config.max_characters)
-        self._highways: list[PackedHighway | NativeHighway] = []
-        for plain in encoder.highways:
-            assert isinstance(plain, Highway)
-            kind = PackedHighway if packer.format is None else NativeHighway
-            self._highways.append(kind(plain, packer))
-            release(plain, consume)
+        self._impossible = windows + self._widths > config.max_characters
+        self._table: Tensor | None = None
+        """Responses to all characters; None for a large alphabet."""
+        row_bytes = 4 * config.n_filters
+        if self._widest * config.n_characters * row_bytes <= _TABLE_BYTES:
+            self._table = response_table(encoder, self._widest)
+            # Rows lie offset after offset, in each one character after another.
+            self._offsets = torch.arange(self._widest) * config.n_characters
+            n_bytes = min(_SLICE_BYTES, _TABLE_BYTES)
+        else:
+            # One character after another, in each offset after offset: `(widest * n_filters,
+            # char_dim)` times the characters at hand.
+            weight = filter_weights(encoder, self._widest).permute(2, 0, 1).flatten(0, 1)
+            self._respond = frozen_linear(weight)
+            self._offsets = torch.arange(self._widest)
+            # Words have no more characters than windows, and each of them `widest` rows.
+            n_bytes = min(_SLICE_BYTES, _TABLE_BYTES // self._widest)
+        self._max_windows = max(1, n_bytes // row_bytes)
+        self._padding = padding_character(config)
         self._projection: FrozenLinear | None = None
         if isinstance(encoder.projection, nn.Linear):
             self._projection_bias = encoder.projection.bias.detach().clone()
-            self._projection = packer.linear(encoder.projection.weight, self._projection_bias)
-        release(encoder, consume)
+            weight = encoder.projection.weight
+            self._projection = factory.linear(weight, self._projection_bias, of_words=True)
+        self._highways: list[TorchHighway | NativeHighway] = []
+        for plain in encoder.highways:
+            assert isinstance(plain, Highway)
+            format = factory.word_format
+            native = None if format is None else NativeHighway(plain, format)
+            self._highways.append(native or TorchHighway(plain, factory))
+            if consume:
+                plain.to("meta")
+        if consume:
+            encoder.to("meta")
 
     def __call__(self, ids: Tensor) -> Tensor:
-        """Give the vectors `(n, projection_dim)` of words spelt as `(n, max_characters)`."""
+        """Encode words, ids `(n, max_characters)`; returns `(n, projection_dim)`."""
         vectors = torch.empty(len(ids), self._config.projection_dim)
-        places = torch.arange(1, ids.shape[1] + 1)
-        characters = torch.where(ids != self._padding, places, 0).amax(dim=1)
-        for group, windows in self._groups(characters):
-            vectors[group] = self._project(self._filter(ids[group], windows))
+        for group, windows in self._groups(ids):
+            part = self._filter(ids[group], windows)
+            for highway in self._highways:
+                part = highway(part)
+            if self._projection is not None:
+                part = self._projection(part.to(self._dtype)).float()
+            vectors[group] = part
         return vectors
 
     def tensors(self) -> Tensors:
-        """Give the weights back under the plain encoder's names."""
+        """Return the weights by the names of the plain encoder."""
         tensors = dict(self._small)
-        for k, packed in enumerate(self._highways):
-            tensors |= {f"highways.{k}.{name}": t for name, t in packed.tensors().items()}
+        for k, highway in enumerate(self._highways):
+            tensors |= {f"highways.{k}.{name}": t for name, t in highway.tensors().items()}
         if self._projection is not None:
             tensors["projection.weight"] = self._projection.weight()
             tensors["projection.bias"] = self._projection_bias
         return tensors
 
-    def _groups(self, characters: Tensor) -> Iterator[tuple[Tensor, int]]:
+    def _groups(self, ids: Tensor) -> Iterator[tuple[Tensor, int]]:
         """Group words of similar length, so that few windows are computed in vain.
 
-        Args:
-            characters: Length of each word with its marks, `(n,)`.
-
         Yields:
-            Words of a group, and how many windows each of them needs.
+            Which words are in a group, and how many windows each of them needs.
         """
-        order = torch.argsort(characters, stable=True)
-        lengths = characters[order].tolist()
+        n_windows = count_windows(ids, self._padding, self._widest)
+        order = torch.argsort(n_windows, stable=True)
+        counts = n_windows[order].tolist()
         start = 0
-        for end in range(1, len(lengths) + 1):
-            last = end == len(lengths)
-            if last or (end + 1 - start) * self._n_windows(lengths[end]) > self._max_windows:
-                yield order[start:end], self._n_windows(lengths[end - 1])
+        for end in range(1, len(counts) + 1):
+            # The group ends where one more word would exceed the buffer.
+            if end == len(counts) or (end + 1 - start) * counts[end] > self._max_windows:
+                yield order[start:end], counts[end - 1]
                 start = end
 
-    def _n_windows(self, characters: int) -> int:
-        """Say how many windows tell all there is to know about a word of this many characters.
-
-        One window wholly inside the padding stands for all of them. A word that leaves no room for
-        one needs every window of the shortest filter.
-        """
-        if characters + self._widest <= self._config.max_characters:
-            return characters + 1
-        return self._config.max_characters
-
     def _filter(self, ids: Tensor, windows: int) -> Tensor:
-        """Give the maximum response of each filter.
+        """Return the maximum response of each filter, after the activation, `(n, n_filters)`.
 
         Args:
             ids: Words of one group, `(n, max_characters)`.
-            windows: First positions to look at.
-
-        Returns:
-            Shape `(n, n_filters)`, after the activation.
+            windows: How many first windows are looked at.
         """
-        # Behind the row's end lies the masked character, whose table rows are zero.
+        # Behind the row's end lies character 0, whose table rows are zero.
         characters = F.pad(ids, (0, self._widest - 1))[:, : windows + self._widest - 1]
-        table, places = self._table.lookup(characters)
-        if self._kernel is not None:
-            highest = self._kernel(table, places, windows)
+        if self._table is not None:
+            table, rows = self._table, characters
         else:
-            highest = self._highest(table, places, windows)
+            distinct, places = torch.unique(characters, return_inverse=True)
+            embedding = self._small["embedding.weight"].index_select(0, distinct)
+            table = self._respond(embedding).view(-1, self._config.n_filters)
+            rows = places * self._widest
+        if self._is_native:
+            longest = self._config.max_characters
+            highest = highest_responses(table, rows, self._offsets, self._widths, longest, windows)
+        else:
+            highest = self._plain_responses(table, rows, windows)
         return self._activation(highest.add_(self._bias))
 
-    def _highest(self, table: Tensor, places: Tensor, windows: int) -> Tensor:
-        """Give the same as `FilterKernel`: the plain way."""
-        rows = places.unfold(1, self._widest, 1).reshape(-1, self._widest) + self._table.offsets
-        responses = F.embedding_bag(rows, table, mode="sum").view(len(places), windows, -1)
+    def _plain_responses(self, table: Tensor, rows: Tensor, windows: int) -> Tensor:
+        """Compute `highest_responses` in PyTorch: the reference."""
+        by_window = rows.unfold(1, self._widest, 1).reshape(-1, self._widest) + self._offsets
+        responses = F.embedding_bag(by_window, table, mode="sum").view(len(rows), windows, -1)
         if windows == self._config.max_characters:
             responses.masked_fill_(self._impossible, -torch.inf)
         return responses.amax(dim=1)
 
-    def _project(self, vectors: Tensor) -> Tensor:
-        """Run highways and projection on `(n, n_filters)`; returns `(n, projection_dim)`."""
-        for packed in self._highways:
-            vectors = packed(vectors)
-        if self._projection is None:
-            return vectors
-        return self._projection(vectors.to(self._dtype)).float()
 
-
-class PackedHighway:
-    """`Highway` for inference: its two products in one.
+class TorchHighway:
+    """`Highway` for inference without the kernel: its two products in one.
 
     Args:
         highway: The plain one.
-        packer: How to prepare the product.
+        factory: Prepares the product.
     """
 
-    def __init__(self, highway: Highway, packer: Packer) -> None:
-        self._dtype = packer.dtype
+    def __init__(self, highway: Highway, factory: LinearFactory) -> None:
+        self._dtype = factory.dtype
         self._bias = torch.cat([highway.transform.bias, -highway.gate.bias]).detach()
         weight = torch.cat([highway.transform.weight, -highway.gate.weight])
-        self._linear = packer.linear(weight, self._bias)
+        self._linear = factory.linear(weight, self._bias, of_words=True)
 
     def __call__(self, vectors: Tensor) -> Tensor:
-        """Give `(n, dim)` for `(n, dim)`."""
+        """Transform `(n, dim)`; returns the same shape."""
         transform, gate = self._linear(vectors.to(self._dtype)).float().chunk(2, dim=1)
         return torch.lerp(vectors, transform.relu_(), falling_logistic_(gate))
 
     def tensors(self) -> Tensors:
-        """Give the weights back under the plain highway's names."""
-        transform, gate = self._linear.weight().chunk(2)
-        transform_bias, gate_bias = self._bias.chunk(2)
-        return _highway_tensors(transform, transform_bias, -gate, -gate_bias)
-
-
-class NativeHighway:
-    """The same by the native kernel, which has both products of an output in one place.
-
-    Args:
-        highway: The plain one.
-        packer: How to prepare the product; with the kernel.
-    """
-
-    def __init__(self, highway: Highway, packer: Packer) -> None:
-        assert packer.format is not None
-        bias = torch.cat([highway.transform.bias, highway.gate.bias]).detach()
-        weight = torch.cat([highway.transform.weight, highway.gate.weight]).detach()
-        self._places = highway_places(len(bias) // 2)
-        self._bias = F.pad(bias, (0, 1))[self._places]
-        self._matrix = Matrix(F.pad(weight, (0, 0, 0, 1))[self._places], packer.format)
-
-    def __call__(self, vectors: Tensor) -> Tensor:
-        """Give `(n, dim)` for `(n, dim)`."""
-        return highway(self._matrix, vectors, self._bias)
-
-    def tensors(self) -> Tensors:
-        """Give the weights back under the plain highway's names."""
-        (transform, gate), (transform_bias, gate_bias) = (
-            self._restored(rows).chunk(2) for rows in (self._matrix.weight(), self._bias)
-        )
-        return _highway_tensors(transform, transform_bias, gate, gate_bias)
-
-    def _restored(self, rows: Tensor) -> Tensor:
-        """Put rows `(2 * outputs, ...)` back into their order, `(2 * dim, ...)`."""
-        restored = rows.new_empty(int(self._places.max()) + 1, *rows.shape[1:])
-        restored[self._places] = rows
-        return restored[: 2 * self._matrix.inputs]
-
-
-def _highway_tensors(
-    transform: Tensor, transform_bias: Tensor, gate: Tensor, gate_bias: Tensor
-) -> Tensors:
-    return {
-        "transform.weight": transform,
-        "transform.bias": transform_bias,
-        "gate.weight": gate,
-        "gate.bias": gate_bias,
-    }
-
-
-class _WholeTable:
-    """Each filter's response to each character of a model at each offset of a window.
-
-    Args:
-        encoder: The plain encoder.
-        widest: Width of the widest filter.
-    """
-
-    max_bytes = _TABLE_BYTES
-
-    def __init__(self, encoder: CharacterEncoder, widest: int) -> None:
-        characters = encoder.embedding.weight.detach().double()
-        weight = _filter_weights(encoder, widest).double()
-        responses = torch.einsum("cd,ofd->ocf", characters, weight)
-        self._table = responses.float().reshape(-1, weight.shape[1]).contiguous()
-        self.offsets = torch.arange(widest) * len(characters)
-        """What is added to a character's row at each offset of a window, `(widest,)`."""
-
-    def lookup(self, characters: Tensor) -> tuple[Tensor, Tensor]:
-        """Give a table, and the rows of characters in it at offset 0.
-
-        Args:
-            characters: Ids of any shape.
-
-        Returns:
-            The table `(rows, n_filters)`, zero at offsets beyond a filter's width; and rows, of the
-            shape of `characters`.
-        """
-        return self._table, characters
-
-
-class _PassingTable:
-    """The same for a large alphabet: a table of the characters at hand, made at each call.
-
-    Args:
-        encoder: The plain encoder.
-        widest: Width of the widest filter.
-    """
-
-    def __init__(self, encoder: CharacterEncoder, widest: int) -> None:
-        self._characters = encoder.embedding.weight.detach().clone()
-        weight = _filter_weights(encoder, widest)
-        self._n_filters = weight.shape[1]
-        self._product = frozen_linear(weight.flatten(0, 1))
-        self.offsets = torch.arange(widest)
-        """What is added to a character's row at each offset of a window, `(widest,)`."""
-        # Words bring no more characters than windows, and each of them has a row for each offset.
-        self.max_bytes = _TABLE_BYTES // widest
-
-    def lookup(self, characters: Tensor) -> tuple[Tensor, Tensor]:
-        """Give a table, and the rows of characters in it at offset 0; see `_WholeTable`."""
-        distinct, places = torch.unique(characters, return_inverse=True)
-        responses = self._product(self._characters.index_select(0, distinct))
-        return responses.view(-1, self._n_filters), places * len(self.offsets)
-
-
-def _filter_weights(encoder: CharacterEncoder, widest: int) -> Tensor:
-    """Give the filters of all widths, `(widest, n_filters, char_dim)`, zero beyond their width."""
-    weights = []
-    for convolution in encoder.convolutions:
-        assert isinstance(convolution, nn.Conv1d)
-        weight = convolution.weight.detach()  # (number, char_dim, width)
-        weights.append(F.pad(weight, (0, widest - weight.shape[2])).permute(2, 0, 1))
-    return torch.cat(weights, dim=1)
-
-
-def _filter_widths(config: ElmoConfig) -> Tensor:
-    """Give the width of each filter, int32 `(n_filters,)`."""
-    widths = [width for width, number in config.filters for _ in range(number)]
-    return torch.tensor(widths, dtype=torch.int32)
-
-
-def pack_words(
-    encoder: nn.Module, config: ElmoConfig, packer: Packer, consume: bool
-) -> PackedCharacterEncoder | PackedWordEncoder:
-    """Pack the encoder of a model's words; the arguments are those of the two classes."""
-    if isinstance(encoder, CharacterEncoder):
-        return PackedCharacterEncoder(encoder, config, packer, consume)
-    assert isinstance(encoder, WordEncoder)
-    return PackedWordEncoder(encoder, consume)
+        """Return the weights by the names of the plain highway."""
+        weight, gate_weight = self._linear.weight().chunk(2)
+        bias, gate_bias = self._bias.chunk(2)
+        return {
+            "transform.weight": weight,
+            "transform.bias": bias,
+            "gate.weight": -gate_weight,
+            "gate.bias": -gate_bias,
+        }
 
 
 def falling_logistic_(values: Tensor) -> Tensor:
-    """Put 1 / (1 + exp(x)) = sigmoid(-x) in the place of x."""
+    """Replace x by 1 / (1 + exp(x)) = sigmoid(-x), in place."""
     return values.exp_().add_(1).reciprocal_()
-
-
-def release(module: nn.Module, consume: bool) -> None:
-    """Free a module's weights."""
-    if consume:
-        module.to("meta")

@@ -1,11 +1,10 @@
-"""The biLM packed for inference: the same numbers as `BiLM`, several times faster on a CPU.
+"""The biLM for inference on a CPU: the numbers of `BiLM`, several times faster.
 
 What is different from the plain layers, and why it is fast:
 
-* weights are laid out once for a kernel of our own or for oneDNN (`linear.py`), and with the former
-  all time steps of a layer are one call (`NativeLSTM`);
-* the convolution over characters is a sum of rows of a table, one row for each character at each
-  offset of a window, instead of a product: a sixteenth of the arithmetic (`packed_words.py`);
+* weights are laid out once for a kernel of our own or for oneDNN (`products.py`), and with the
+  former all time steps of a layer are one call (`NativeLSTM`);
+* the convolution over characters is a sum of rows of a table (`characters.py`);
 * words are cropped behind their last character, where all further windows are alike;
 * the input product of the first layer runs once for each distinct word;
 * input products run in slices of a few megabytes, which the allocator reuses: fresh large buffers
@@ -26,24 +25,31 @@ import torch
 from torch import Tensor
 
 from elmo.backends.base import Backend
-from elmo.backends.cpu.characters import falling_logistic_, pack_words, release
-from elmo.backends.cpu.native import FLOAT_INPUTS
-from elmo.backends.cpu.native_layers import LayerInputs, LSTMKernel, ReadingKernel, gate_places
-from elmo.backends.cpu.native_resources import empty_rows, own_threads
-from elmo.backends.cpu.products import FrozenLinear, NativeLinear, Packer, fit_halves
-from elmo.model.bilm import BiLM
+from elmo.backends.cpu.characters import CPUCharacterEncoder, CPUWordEncoder, falling_logistic_
+from elmo.backends.cpu.compiler import present_kernel
+from elmo.backends.cpu.native import (
+    FLOAT_INPUTS,
+    LayerInputs,
+    LSTMKernel,
+    NativeLinear,
+    ReadingKernel,
+    empty_rows,
+    interleaved,
+    kernel_threads,
+)
+from elmo.backends.cpu.products import FrozenLinear, LinearFactory, fit_halves
+from elmo.model.bilm import BiLM, State, step_runs, zero_state
 from elmo.model.cells import Cell, LayerState
 from elmo.model.checkpoint import Tensors
-from elmo.model.ids import checked_ids
-from elmo.model.packing import step_runs
-from elmo.model.state import State, zero_state
+from elmo.model.layers import CharacterEncoder, WordEncoder
 from elmo.settings import Precision
+from elmo.text.characters import checked_ids
 
 _SLICE_BYTES = 16 << 20
 """Size of a buffer for input products. glibc keeps freed blocks below 32 MB."""
 _WIDE_ROWS, _WIDE_ROWS_OF_LARGE = 32, 48
-"""With so many rows in a time step, the native kernel multiplies inputs as it goes: that reads the
-weight again for each step, but no products have to be written and read."""
+"""With so many rows in a time step, the kernel multiplies inputs as it goes: that reads the weight
+again for each step, but no products have to be written and read."""
 _LARGE_LAYER = 48 << 20
 """Bytes of weights from which a layer is large: they come from memory for each step."""
 _TABLE_BYTES = 96 << 20
@@ -56,7 +62,7 @@ class CPUBackend(Backend):
     Args:
         bilm: The model; it shares no memory with this one.
         precision: In which numbers weights are kept and multiplied; cells are always float32.
-        consume: Free the model's weights one by one while they are packed, so that the two are
+        consume: Free the model's weights one by one while they are laid out, so that the two are
             never in memory together. The model cannot be used afterwards.
     """
 
@@ -65,25 +71,43 @@ class CPUBackend(Backend):
     def __init__(self, bilm: BiLM, precision: Precision = "fp32", consume: bool = False) -> None:
         super().__init__(bilm, precision, torch.device("cpu"))
         weights = (parameter.detach() for parameter in bilm.parameters() if parameter.dim() == 2)
-        packer = Packer(precision, halves_suffice=precision == "fp32" and fit_halves(weights))
-        self._is_native = packer.format is not None
+        factory = LinearFactory(
+            precision, halves_suffice=precision == "fp32" and fit_halves(weights)
+        )
+        self._is_native = factory.format is not None
         bilm = bilm.cpu()
+        self.words: CPUCharacterEncoder | CPUWordEncoder
         with torch.no_grad():
-            self.words = pack_words(bilm.words, bilm.config, packer.for_words(), consume)
+            if isinstance(bilm.words, WordEncoder):
+                self.words = CPUWordEncoder(bilm.words, consume)
+            else:
+                assert isinstance(bilm.words, CharacterEncoder)
+                self.words = CPUCharacterEncoder(bilm.words, bilm.config, factory, consume)
             self.forward_layers, self.backward_layers = (
-                [_pack_layer(self.config.cell, cell, packer, consume) for cell in bilm.cells(side)]
+                [
+                    _build_layer(self.config.cell, cell, factory, consume)
+                    for cell in bilm.cells(side)
+                ]
                 for side in range(2)
             )
-        self._at_once = _reading_kernel(self)
+        self._at_once: ReadingKernel | None = None
+        """Reads a few sentences in one call, if all layers are native."""
+        forward, backward = (
+            [layer.kernel for layer in layers if isinstance(layer, NativeLSTM)]
+            for layers in (self.forward_layers, self.backward_layers)
+        )
+        if len(forward) == len(backward) == self.config.n_layers:
+            self._at_once = ReadingKernel(forward, backward, self.config.skip_connections)
 
     def computing(self) -> AbstractContextManager[None]:
-        """Lend PyTorch's threads to the native kernel; see `own_threads`."""
-        return own_threads() if self._is_native else nullcontext()
+        """Lend PyTorch's threads to the kernel; see `kernel_threads`."""
+        return kernel_threads() if self._is_native else nullcontext()
 
     def encode_words(self, ids: Tensor) -> Tensor:
         """Encode words without their context; see `BiLMBase.encode_words`."""
+        ids = checked_ids(ids)
         with self.computing():
-            return self.words(checked_ids(ids))
+            return self.words(ids)
 
     def contextualize(
         self,
@@ -95,51 +119,38 @@ class CPUBackend(Backend):
     ) -> tuple[list[Tensor], State]:
         """Read a batch of sentences in both directions; see `BiLMBase.contextualize`."""
         with self.computing():
-            if self._at_once is not None and self._at_once.suits(len(vectors), len(tokens)):
-                return self._read_at_once(self._at_once, vectors, tokens, lengths, state, depth)
-            return super().contextualize(vectors, tokens, lengths, state, depth)
+            if self._at_once is None or not self._at_once.suits(len(vectors), len(tokens)):
+                return super().contextualize(vectors, tokens, lengths, state, depth)
+            depth = self.config.n_layers if depth is None else depth
+            start = zero_state(self.config, len(lengths), vectors) if state is None else state
+            final = State(*(part.to(torch.float32, copy=True).contiguous() for part in start))
+            for part in final:
+                part[depth:] = 0
+            hidden, memory = (part[:depth] for part in final)
+            return list(self._at_once(vectors, tokens, lengths, hidden, memory)), final
 
-    def _read_at_once(
-        self,
-        kernel: ReadingKernel,
-        vectors: Tensor,
-        tokens: Tensor,
-        lengths: Sequence[int],
-        state: State | None,
-        depth: int | None,
-    ) -> tuple[list[Tensor], State]:
-        """Do the same as `BiLMBase.contextualize` in one call of the native kernel."""
-        depth = self.config.n_layers if depth is None else depth
-        start = zero_state(self.config, len(lengths), vectors) if state is None else state
-        final = State(*(part.to(torch.float32, copy=True).contiguous() for part in start))
-        for part in final:
-            part[depth:] = 0
-        layers = kernel(vectors, tokens, lengths, final.hidden[:depth], final.memory[:depth])
-        return list(layers), final
-
-    def layers_of(self, direction: int) -> Sequence[PackedLayer]:
+    def layers_of(self, direction: int) -> Sequence[CPULayer]:
         """Return the recurrent layers of one direction."""
         return (self.forward_layers, self.backward_layers)[direction]
 
     def tensors(self) -> Tensors:
         """Return the weights; see `Backend.tensors`."""
-        tensors = _named("words", self.words.tensors())
-        for name, layers in (
-            ("forward_layers", self.forward_layers),
-            ("backward_layers", self.backward_layers),
-        ):
-            for number, layer in enumerate(layers):
-                tensors |= _named(f"{name}.{number}", layer.tensors())
-        return tensors
+        parts = {"words": self.words.tensors()}
+        for side in ("forward_layers", "backward_layers"):
+            for number, layer in enumerate(getattr(self, side)):
+                parts[f"{side}.{number}"] = layer.tensors()
+        return {
+            f"{part}.{name}": t for part, tensors in parts.items() for name, t in tensors.items()
+        }
 
 
-class PackedLayer:
+class CPULayer:
     """One direction of one recurrent layer, for inference.
 
     Args:
         layer: The plain layer.
-        packer: How to prepare products.
-        consume: Free the plain layer's weights on the way.
+        factory: Prepares products.
+        consume: Free the plain layer's weights.
     """
 
     gate_order: tuple[int, ...]
@@ -152,27 +163,27 @@ class PackedLayer:
     output_scale: float = 1.0
     """Factor of the projection."""
 
-    def __init__(self, layer: Cell, packer: Packer, consume: bool) -> None:
-        self._dtype = packer.dtype
+    def __init__(self, layer: Cell, factory: LinearFactory, consume: bool) -> None:
+        self._dtype = factory.dtype
         self._cell_clip, self._proj_clip = layer.cell_clip, layer.proj_clip
-        self._small = {
+        self._biases = {
             name: tensor.detach().clone()
             for name, tensor in layer.named_parameters()
             if name.endswith("bias")
         }
-        self._input = packer.linear(
-            self._reorder(layer.input_weight), self._reorder(layer.gate_bias())
-        )
-        self._recurrent = packer.linear(self._reorder(layer.recurrent_weight))
+        bias = self._reorder(layer.gate_bias())
+        self._input = factory.linear(self._reorder(layer.input_weight), bias)
+        self._recurrent = factory.linear(self._reorder(layer.recurrent_weight))
         self._projection: FrozenLinear | None = None
         if layer.projection_weight is not None:
-            self._projection = packer.linear(self.output_scale * layer.projection_weight)
-        self._gates_dim = len(self._reorder(layer.gate_bias()))
-        release(layer, consume)
+            self._projection = factory.linear(self.output_scale * layer.projection_weight)
+        self._gates_dim = len(bias)
+        if consume:
+            layer.to("meta")
 
     def tensors(self) -> Tensors:
-        """Give the weights back under the plain layer's names."""
-        tensors = dict(self._small)
+        """Return the weights by the names of the plain layer."""
+        tensors = dict(self._biases)
         tensors["input_weight"] = self._restore(self._input.weight())
         tensors["recurrent_weight"] = self._restore(self._recurrent.weight())
         if self._projection is not None:
@@ -187,8 +198,9 @@ class PackedLayer:
         memory = state.memory.to(torch.float32, copy=True)
         outputs = torch.empty(sum(batch_sizes), hidden.shape[1])
         start = 0
-        for products, sizes in self._input_products(inputs, index, batch_sizes):
-            for step in torch.split(products, sizes):
+        for products, places, sizes in self._input_rows(inputs, index, batch_sizes):
+            given = products if places is None else products.index_select(0, places)
+            for step in torch.split(given, sizes):
                 rows = step.shape[0]
                 # Rows beyond are sentences that have ended: their state stays as it is.
                 new = self._step(step, hidden[:rows], memory[:rows])
@@ -196,17 +208,6 @@ class PackedLayer:
                 outputs[start : start + rows] = new
                 start += rows
         return outputs, LayerState(hidden, memory)
-
-    def _input_products(
-        self, inputs: Tensor, index: Tensor | None, batch_sizes: Sequence[int]
-    ) -> Iterator[tuple[Tensor, list[int]]]:
-        """Multiply the inputs, a slice of time steps at a time.
-
-        Yields:
-            Products `(rows of the slice, gates * dim)`, and the rows of each time step in it.
-        """
-        for products, rows, sizes in self._input_rows(inputs, index, batch_sizes):
-            yield (products if rows is None else products.index_select(0, rows)), sizes
 
     def _input_rows(
         self, inputs: Tensor, index: Tensor | None, batch_sizes: Sequence[int]
@@ -229,7 +230,7 @@ class PackedLayer:
             start = end
 
     def _keeps_all_products(self, inputs: Tensor, index: Tensor | None) -> bool:
-        """Tell whether the products of all inputs are made first, each once for many places."""
+        """Return whether all inputs are multiplied first, each once for many places."""
         n_bytes = len(inputs) * 4 * self._gates_dim
         return index is not None and len(inputs) < len(index) and n_bytes <= _TABLE_BYTES
 
@@ -242,15 +243,14 @@ class PackedLayer:
         raise NotImplementedError
 
     def _project(self, cells: Tensor) -> Tensor:
+        """Project and clip cells `(rows, dim)`; returns the new hidden state `(rows, width)`."""
         cells = cells.to(self._dtype)
         if self._projection is None:
             return cells * self.output_scale
         projected = self._projection(cells)
-        return (
-            projected
-            if self._proj_clip is None
-            else projected.clamp_(-self._proj_clip, self._proj_clip)
-        )
+        if self._proj_clip is not None:
+            projected.clamp_(-self._proj_clip, self._proj_clip)
+        return projected
 
     def _clip_(self, memory: Tensor) -> None:
         if self._cell_clip is not None:
@@ -269,8 +269,8 @@ class PackedLayer:
         return torch.cat([blocks[place] / self.gate_scales[place] for place in places])
 
 
-class PackedLSTM(PackedLayer):
-    """`LSTM` for inference.
+class TorchLSTM(CPULayer):
+    """`LSTM` for inference in PyTorch, step by step.
 
     tanh(x) = 2 (s - 1/2) with s = 1 / (1 + exp(-2 x)): the factor 2 of the candidate is in the sum
     below, that of the output in the projection.
@@ -288,36 +288,27 @@ class PackedLSTM(PackedLayer):
         return self._project(falling_logistic_(memory * -2).sub_(0.5).mul_(o))
 
 
-class NativeLSTM(PackedLayer):
-    """`LSTM` for inference by the native kernel, all time steps in one call.
+class NativeLSTM(CPULayer):
+    """`LSTM` for inference by the kernel, all time steps in one call.
 
     Args:
         layer: The plain layer; without a projection, only for formats that do not round cells.
-        packer: How to prepare products.
-        consume: Free the plain layer's weights on the way.
+        factory: Prepares products.
+        consume: Free the plain layer's weights.
     """
 
-    def __init__(self, layer: Cell, packer: Packer, consume: bool) -> None:
+    def __init__(self, layer: Cell, factory: LinearFactory, consume: bool) -> None:
         self._dim = layer.recurrent_weight.shape[0] // 4
-        self._places = gate_places(self._dim)
-        hidden = layer.recurrent_weight.shape[1]
-        super().__init__(layer, packer, consume)
-        assert isinstance(self._input, NativeLinear)
-        assert self._input.bias is not None
-        assert isinstance(self._recurrent, NativeLinear)
-        assert self._projection is None or isinstance(self._projection, NativeLinear)
-        products = (self._input, self._recurrent, self._projection)
-        n_bytes = sum(product.matrix.n_bytes for product in products if product is not None)
+        self._places = interleaved(self._dim, 4, present_kernel().elmo_unit_cells())
+        super().__init__(layer, factory, consume)
+        input, recurrent, projection = self._input, self._recurrent, self._projection
+        assert isinstance(input, NativeLinear)
+        assert isinstance(recurrent, NativeLinear)
+        assert isinstance(projection, NativeLinear | None)
+        products = (input, recurrent, projection)
+        n_bytes = sum(product.n_bytes for product in products if product is not None)
         self._is_large = n_bytes >= _LARGE_LAYER
-        self.kernel = LSTMKernel(
-            self._input.matrix,
-            self._input.bias,
-            self._recurrent.matrix,
-            None if self._projection is None else self._projection.matrix,
-            hidden,
-            self._cell_clip,
-            self._proj_clip,
-        )
+        self.kernel = LSTMKernel(input, recurrent, projection, self._cell_clip, self._proj_clip)
 
     def __call__(
         self, inputs: Tensor, index: Tensor | None, batch_sizes: Sequence[int], state: LayerState
@@ -338,11 +329,11 @@ class NativeLSTM(PackedLayer):
     def _inputs(
         self, inputs: Tensor, index: Tensor | None, batch_sizes: Sequence[int]
     ) -> Iterator[tuple[LayerInputs, Sequence[int]]]:
-        """Give the inputs of some time steps at a time, multiplied or not, as is fastest."""
+        """Yield the inputs of some time steps, multiplied or not as is fastest, and their sizes."""
         start, n_wide = 0, 0
         if not self._keeps_all_products(inputs, index):
             wide = _WIDE_ROWS_OF_LARGE if self._is_large else _WIDE_ROWS
-            n_wide = sum(size >= wide for size in batch_sizes)  # the first ones
+            n_wide = sum(size >= wide for size in batch_sizes)  # sizes never grow: the first ones
         if n_wide:
             start = sum(batch_sizes[:n_wide])
             places = None if index is None else index[:start]
@@ -356,10 +347,10 @@ class NativeLSTM(PackedLayer):
 
     def _input_product(self, rows: Tensor) -> Tensor:
         assert isinstance(self._input, NativeLinear)
-        return self._input.briefly(rows)
+        return self._input.multiply_briefly(rows)
 
     def _reorder(self, rows: Tensor) -> Tensor:
-        padded = torch.cat([rows, rows.new_zeros(1, *rows.shape[1:])])
+        padded = torch.cat([rows, rows.new_zeros(1, *rows.shape[1:])])  # for what fills a unit
         return padded[self._places]
 
     def _restore(self, rows: Tensor) -> Tensor:
@@ -368,8 +359,8 @@ class NativeLSTM(PackedLayer):
         return restored[:-1]
 
 
-class PackedGRU(PackedLayer):
-    """`GRU` for inference; for tanh see `PackedLSTM`."""
+class TorchGRU(CPULayer):
+    """`GRU` for inference in PyTorch, step by step; for tanh see `TorchLSTM`."""
 
     gate_order = (0, 1, 2)  # r, z, n
     gate_scales = (-1, -1, -2)
@@ -380,32 +371,18 @@ class PackedGRU(PackedLayer):
         inputs = inputs.float()
         gates = falling_logistic_(inputs[:, : 2 * dim] + recurrent[:, : 2 * dim])
         r, z = gates.chunk(2, dim=1)
-        candidate = recurrent[:, 2 * dim :].sub_(2 * self._small["candidate_bias"]).mul_(r)
+        candidate = recurrent[:, 2 * dim :].sub_(2 * self._biases["candidate_bias"]).mul_(r)
         candidate = falling_logistic_(candidate.add_(inputs[:, 2 * dim :])).mul_(2).sub_(1)
         memory.copy_(torch.lerp(candidate, memory, z))
         self._clip_(memory)
         return self._project(memory)
 
 
-def _pack_layer(cell: str, layer: Cell, packer: Packer, consume: bool) -> PackedLayer:
+def _build_layer(cell: str, layer: Cell, factory: LinearFactory, consume: bool) -> CPULayer:
+    """Choose the fastest way to compute a layer."""
     if cell == "gru":
-        return PackedGRU(layer, packer, consume)
-    native = packer.format is not None and (
-        layer.projection_weight is not None or packer.format in FLOAT_INPUTS
+        return TorchGRU(layer, factory, consume)
+    native = factory.format is not None and (
+        layer.projection_weight is not None or factory.format in FLOAT_INPUTS
     )
-    return (NativeLSTM if native else PackedLSTM)(layer, packer, consume)
-
-
-def _reading_kernel(bilm: CPUBackend) -> ReadingKernel | None:
-    """Give what reads a few sentences in one call, if all layers are native."""
-    directions = (bilm.forward_layers, bilm.backward_layers)
-    forward, backward = (
-        [layer.kernel for layer in layers if isinstance(layer, NativeLSTM)] for layers in directions
-    )
-    if not forward or [len(forward), len(backward)] != list(map(len, directions)):
-        return None
-    return ReadingKernel(forward, backward, bilm.config.skip_connections)
-
-
-def _named(prefix: str, tensors: Tensors) -> Tensors:
-    return {f"{prefix}.{name}": tensor for name, tensor in tensors.items()}
+    return (NativeLSTM if native else TorchLSTM)(layer, factory, consume)

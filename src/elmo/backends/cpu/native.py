@@ -1,22 +1,40 @@
-"""The C++ kernel as Python functions: weights laid out for it, and their products.
+"""The C++ kernel as Python functions: its threads and memory, weights in its layout, its products.
 
-`native.cpp` says how weights lie in memory and what is computed; here they are brought into that
-layout by PyTorch, and pointers are handed over. The plain reference of products is `F.linear`;
-`native_layers.py` has the LSTM layers.
+`src/native.cpp` describes how weights lie in memory and what is computed. Here PyTorch brings
+weights into that layout, and pointers are passed over. The plain references are `F.linear`, and in
+`model.py` and `characters.py` what runs without the kernel.
 """
 
 from __future__ import annotations
 
 import ctypes
 import math
+import mmap
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from enum import IntEnum
+from typing import Any, NamedTuple
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from elmo.backends.cpu.compiler import kernel, present_kernel
-from elmo.backends.cpu.native_resources import empty_rows, roomy, thread_count
+from elmo.model.checkpoint import Tensors
+from elmo.model.layers import Highway
 from elmo.settings import Precision
+
+_LARGE_PAGE = 2 << 20
+"""Bytes of a large page, which begins at a multiple of its size; smaller buffers get none."""
+_BUFFER_BYTES = 128 << 20
+"""Bytes that `reused_rows` reserves at once: pages that are never written take no memory."""
+_SMALL_BUFFER_BYTES = 4 << 20
+"""Smallest buffer of `reused_rows`, for a sentence or two; not freed between calls."""
+_GAP = 64
+"""Bytes between rows: one line of the cache."""
+_UNSIGNED_SHIFT = 128.0
+"""Added to every input by the C++ format `Int8Bytes`."""
 
 
 class Format(IntEnum):
@@ -31,6 +49,15 @@ class Format(IntEnum):
     INT8_BYTES = 6
     INT8_TILES = 7
 
+    @property
+    def dtype(self) -> torch.dtype:
+        """The type of stored weights."""
+        if self == Format.FLOAT32:
+            return torch.float32
+        if self == Format.FLOAT16:
+            return torch.float16
+        return torch.int8 if self >= Format.INT8_WORDS else torch.bfloat16
+
 
 _FORMATS: dict[Precision, tuple[Format, ...]] = {
     "fp32": (Format.FLOAT32,),
@@ -39,102 +66,194 @@ _FORMATS: dict[Precision, tuple[Format, ...]] = {
     "int8": (Format.INT8_TILES, Format.INT8_BYTES, Format.INT8_WORDS),
 }
 """Formats of a precision, the fastest first."""
-_STORED = {
-    Format.FLOAT32: torch.float32,
-    Format.FLOAT16: torch.float16,
-    Format.BFLOAT16: torch.bfloat16,
-    Format.BFLOAT16_PAIRS: torch.bfloat16,
-    Format.BFLOAT16_TILES: torch.bfloat16,
-    Format.INT8_WORDS: torch.int8,
-    Format.INT8_BYTES: torch.int8,
-    Format.INT8_TILES: torch.int8,
-}
 FLOAT_INPUTS = (Format.FLOAT32, Format.FLOAT16, Format.BFLOAT16)
-"""Formats that multiply inputs as they are."""
-_UNSIGNED_SHIFT = 128.0
-"""What `Int8Bytes` adds to every input."""
+"""Formats that multiply inputs without rounding them."""
 
 
 def native_format(precision: Precision) -> Format | None:
-    """Give the format in which this CPU computes at a precision, or None without the kernel."""
+    """Return the format in which this CPU computes at a precision; None without the kernel."""
     library = kernel()
     if library is None:
         return None
     return next((f for f in _FORMATS[precision] if library.elmo_group(int(f))), None)
 
 
-def lanes() -> int:
-    """Give how many cells' gates stand together."""
-    return int(present_kernel().elmo_lanes())
+# --- threads and memory ---------------------------------------------------------------------------
 
 
-class MatrixStruct(ctypes.Structure):
-    """A weight as `rows.h` has it."""
+class _Threads:
+    """How many threads the kernel may use while PyTorch is limited to one; see `kernel_threads`."""
 
-    _fields_ = [
-        ("weights", ctypes.c_void_p),
-        ("scales", ctypes.c_void_p),
-        ("offsets", ctypes.c_void_p),
-        ("inputs", ctypes.c_int64),
-        ("groups", ctypes.c_int64),
-        ("panels", ctypes.c_int64),
-    ]
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._users = 0
+        self._number = 1
 
+    def lend(self) -> None:
+        with self._lock:
+            if not self._users:  # otherwise PyTorch is limited already and would answer 1
+                self._number = torch.get_num_threads()
+            self._users += 1
+            torch.set_num_threads(1)
 
-class _ResponsesStruct(ctypes.Structure):
-    _fields_ = [
-        ("table", ctypes.c_void_p),
-        ("offsets", ctypes.c_void_p),
-        ("widths", ctypes.c_void_p),
-        ("filters", ctypes.c_int64),
-        ("widest", ctypes.c_int64),
-        ("characters", ctypes.c_int64),
-    ]
+    def restore(self) -> None:
+        with self._lock:  # nobody may read PyTorch's number between these two lines
+            self._users -= 1
+            torch.set_num_threads(self._number)
 
-
-class _SpellingsStruct(ctypes.Structure):
-    _fields_ = [
-        ("places", ctypes.c_void_p),
-        ("count", ctypes.c_int64),
-        ("windows", ctypes.c_int64),
-    ]
+    @property
+    def number(self) -> int:
+        return self._number if self._users else torch.get_num_threads()
 
 
-class Matrix:
-    """A constant weight, laid out for the kernel.
+class _ThreadLocal(threading.local):
+    """What each calling thread keeps."""
+
+    depth = 0
+    """How many calls of `kernel_threads` it is inside of."""
+    buffer: Tensor | None = None
+    """Memory of `reused_rows`, uint8."""
+
+
+_threads = _Threads()
+_local = _ThreadLocal()
+
+
+def thread_count() -> int:
+    """Return how many threads the kernel may use."""
+    return _threads.number
+
+
+@contextmanager
+def kernel_threads() -> Iterator[None]:
+    """Limit PyTorch to the calling thread, and leave the cores of its other threads to the kernel.
+
+    After each operation PyTorch's threads spin for some milliseconds, waiting for the next one. A
+    kernel that starts meanwhile would share their cores: a single sentence took half as long again.
+    Reentrant.
+    """
+    outer = _local.depth
+    try:
+        _local.depth = outer + 1
+        if outer:
+            yield
+            return
+        _threads.lend()
+        try:
+            present_kernel().elmo_keep_team(ctypes.c_int64(_threads.number))
+            yield
+        finally:
+            present_kernel().elmo_dismiss_team()
+            _threads.restore()
+            if _local.buffer is not None and len(_local.buffer) > _SMALL_BUFFER_BYTES:
+                _local.buffer = None
+    finally:
+        _local.depth = outer
+
+
+def empty_rows(rows: int, width: int) -> Tensor:
+    """Return an uninitialized float32 tensor `(rows, width)` with a gap between rows.
+
+    At distances of a power of two, rows would map to the same few cache lines and evict each other.
+    """
+    return torch.empty(rows, width + _GAP // 4)[:, :width]
+
+
+def reused_rows(rows: int, width: int) -> Tensor:
+    """Return the same as `empty_rows`, in a buffer that the thread's next call overwrites.
+
+    The system has to find and clear each page of fresh memory, which costs more than many a
+    product. A large buffer is freed at the end of `kernel_threads`.
+    """
+    pitch = width + _GAP // 4
+    n_bytes = rows * pitch * 4
+    if _local.buffer is None or len(_local.buffer) < n_bytes:
+        _local.buffer = None  # free it first: two at a time are not needed
+        small = n_bytes <= _SMALL_BUFFER_BYTES
+        _local.buffer = large_pages(
+            _SMALL_BUFFER_BYTES if small else max(n_bytes, _BUFFER_BYTES), torch.uint8
+        )
+    return _local.buffer[:n_bytes].view(torch.float32).view(rows, pitch)[:, :width]
+
+
+def large_pages(n_values: int, dtype: torch.dtype) -> Tensor:
+    """Return an uninitialized tensor `(n_values,)`, in large pages if it is larger than one."""
+    n_bytes = n_values * dtype.itemsize
+    if n_bytes < _LARGE_PAGE or not hasattr(mmap, "MADV_HUGEPAGE"):
+        return torch.empty(n_values, dtype=dtype)
+    # Private: the system has no large pages for memory that could be shared.
+    private = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
+    pages = mmap.mmap(-1, n_bytes + _LARGE_PAGE, flags=private)
+    pages.madvise(mmap.MADV_HUGEPAGE)
+    first = -ctypes.addressof(ctypes.c_char.from_buffer(pages)) % _LARGE_PAGE
+    return torch.frombuffer(pages, dtype=dtype, count=n_values, offset=first)
+
+
+# --- products -------------------------------------------------------------------------------------
+
+
+def _fields(**types: Any) -> list[tuple[str, Any]]:
+    """Return the fields of a C++ struct in the form that ctypes wants."""
+    return list(types.items())
+
+
+class _MatrixStruct(ctypes.Structure):
+    """`Matrix` of `rows.h`."""
+
+    _fields_ = _fields(
+        weights=ctypes.c_void_p,
+        scales=ctypes.c_void_p,
+        offsets=ctypes.c_void_p,
+        inputs=ctypes.c_int64,
+        groups=ctypes.c_int64,
+        panels=ctypes.c_int64,
+    )
+
+
+class NativeLinear:
+    """A product with a constant weight, laid out for the kernel: x -> x W^T + b.
 
     Args:
         weight: Shape `(out, in)`.
-        format: How it is stored.
+        bias: Shape `(out,)`.
+        format: How the weight is stored and multiplied.
     """
 
-    def __init__(self, weight: Tensor, format: Format) -> None:
+    def __init__(self, weight: Tensor, bias: Tensor | None, format: Format) -> None:
         self.format = format
         self.out, self.inputs = weight.shape
-        columns = int(present_kernel().elmo_columns())
-        group = int(present_kernel().elmo_group(int(format)))
-        depth = int(present_kernel().elmo_depth(int(format)))
-        self._groups = math.ceil(self.inputs / (group * depth)) * depth
-        self._panels = math.ceil(self.out / columns)
-        self.width = self._panels * columns
-        """Values of a row of results, `out` and what fills its last panel."""
-        self._shape = (self._panels, columns, self._groups, group)
+        library = present_kernel()
+        columns, group = library.elmo_columns(), library.elmo_group(int(format))
+        depth = library.elmo_depth(int(format))
+        panels = math.ceil(self.out / columns)
+        groups = math.ceil(self.inputs / (group * depth)) * depth
+        self._shape = (panels, columns, groups, group)
+        self.width = panels * columns
+        """Values of a row of results: `out`, and what fills the last panel."""
+        self.bias = None if bias is None else self._padded(bias.detach())
+        """Shape `(width,)`."""
         self._scales: Tensor | None = None
         self._offsets: Tensor | None = None
         weight = weight.detach().float()
-        if _STORED[format] == torch.int8:
-            weight, self._scales = quantised(weight)
+        if format.dtype == torch.int8:
+            weight, scales = quantized(weight)
             if format == Format.INT8_BYTES:
                 self._offsets = self._padded(_UNSIGNED_SHIFT * weight.sum(dim=1))
-            self._scales = self._padded(self._scales)
-        self._weights = self._laid_out(weight)
-        self.struct = MatrixStruct(
+            self._scales = self._padded(scales)
+        self._weights = large_pages(self.width * groups * group, format.dtype)
+        # One panel after another, so that there is never a second copy of the weight.
+        for panel, place in enumerate(self._weights.view(panels, groups, columns, group)):
+            rows = weight[panel * columns : (panel + 1) * columns]
+            block = torch.zeros(columns, groups * group)
+            block[: len(rows), : self.inputs] = rows
+            place.copy_(block.view(columns, groups, group).transpose(0, 1))
+        self.struct = _MatrixStruct(
             address(self._weights),
             address(self._scales),
             address(self._offsets),
             self.inputs,
-            self._groups,
-            self._panels,
+            groups,
+            panels,
         )
 
     @property
@@ -142,23 +261,35 @@ class Matrix:
         """Size of the weight in memory."""
         return self._weights.nbytes
 
+    def __call__(self, inputs: Tensor) -> Tensor:
+        """Multiply `(rows, in)`, float32; returns `(rows, out)`."""
+        return self._multiply(inputs, empty_rows(len(inputs), self.width))
+
+    def multiply_briefly(self, inputs: Tensor) -> Tensor:
+        """Multiply into the buffer of `reused_rows`: read the result before the next call."""
+        return self._multiply(inputs, reused_rows(len(inputs), self.width))
+
+    def _multiply(self, inputs: Tensor, out: Tensor) -> Tensor:
+        inputs = inputs.contiguous()
+        if len(inputs):
+            present_kernel().elmo_product(
+                ctypes.c_int(self.format),
+                ctypes.byref(self.struct),
+                ctypes.c_void_p(address(inputs)),
+                ctypes.c_int64(len(inputs)),
+                ctypes.c_void_p(address(self.bias)),
+                ctypes.c_void_p(address(out)),
+                ctypes.c_int64(out.stride(0)),
+                ctypes.c_int64(thread_count()),
+            )
+        return out[:, : self.out]
+
     def weight(self) -> Tensor:
-        """Give the weight back, as far as it was not rounded, shape `(out, in)`."""
+        """Return the weight `(out, in)`, bit for bit if it was not rounded."""
         panels, columns, groups, group = self._shape
         rows = self._weights.view(panels, groups, columns, group).transpose(1, 2)
-        rows = rows.reshape(panels * columns, groups * group)[: self.out, : self.inputs].float()
+        rows = rows.reshape(self.width, groups * group)[: self.out, : self.inputs].float()
         return rows if self._scales is None else rows * self._scales[: self.out, None]
-
-    def _laid_out(self, weight: Tensor) -> Tensor:
-        panels, columns, groups, group = self._shape
-        laid_out = roomy(panels * groups * columns * group, _STORED[self.format])
-        # One panel after another, so that no second copy of the weight is ever there.
-        for panel, place in enumerate(laid_out.view(panels, groups, columns, group)):
-            rows = weight[panel * columns : (panel + 1) * columns]
-            block = torch.zeros(columns, groups * group)
-            block[: len(rows), : self.inputs] = rows
-            place.copy_(block.view(columns, groups, group).transpose(0, 1))
-        return laid_out
 
     def _padded(self, values: Tensor) -> Tensor:
         padded = torch.zeros(self.width)
@@ -166,139 +297,8 @@ class Matrix:
         return padded
 
 
-def product(
-    matrix: Matrix, inputs: Tensor, bias: Tensor | None, out: Tensor | None = None
-) -> Tensor:
-    """Give `inputs W^T + bias`.
-
-    Args:
-        matrix: W.
-        inputs: Float32 of shape `(rows, in)`.
-        bias: Float32 of shape `(matrix.width,)`.
-        out: Where the result goes; else into new memory.
-
-    Returns:
-        `out`, else float32 of shape `(rows, matrix.width)`; columns from `matrix.out` on mean
-        nothing.
-    """
-    inputs = inputs.contiguous()
-    out = empty_rows(len(inputs), matrix.width) if out is None else out
-    if len(inputs):
-        present_kernel().elmo_product(
-            ctypes.c_int(matrix.format),
-            ctypes.byref(matrix.struct),
-            ctypes.c_void_p(address(inputs)),
-            ctypes.c_int64(len(inputs)),
-            ctypes.c_void_p(address(bias)),
-            ctypes.c_void_p(address(out)),
-            ctypes.c_int64(out.stride(0)),
-            ctypes.c_int64(thread_count()),
-        )
-    return out
-
-
-def highway(matrix: Matrix, inputs: Tensor, bias: Tensor) -> Tensor:
-    """Give `inputs + gate (transform - inputs)` with a sigmoid and a rectifier before it.
-
-    Args:
-        matrix: Inputs -> transforms and gates, in the order of `highway_places`.
-        inputs: Float32 of shape `(rows, in)`.
-        bias: Float32 of shape `(matrix.width,)`.
-
-    Returns:
-        Float32 of shape `(rows, in)`.
-    """
-    inputs = inputs.contiguous()
-    out = torch.empty_like(inputs)
-    present_kernel().elmo_highway(
-        ctypes.c_int(matrix.format),
-        ctypes.byref(matrix.struct),
-        ctypes.c_void_p(address(bias)),
-        ctypes.c_void_p(address(inputs)),
-        ctypes.c_int64(len(inputs)),
-        ctypes.c_void_p(address(out)),
-        ctypes.c_int64(thread_count()),
-    )
-    return out
-
-
-class FilterKernel:
-    """The highest response of filters to the windows of words, from a table of their responses.
-
-    Args:
-        widths: Of the filters, int32.
-        offsets: What is added to the row of a character at each offset of a window, int64.
-        max_characters: Of a word; no window may reach beyond.
-    """
-
-    def __init__(self, widths: Tensor, offsets: Tensor, max_characters: int) -> None:
-        self._widths = widths.contiguous()
-        self._offsets = offsets.contiguous()
-        self._max_characters = max_characters
-
-    def __call__(self, table: Tensor, places: Tensor, windows: int) -> Tensor:
-        """Give the responses.
-
-        Args:
-            table: Rows of float32 `(rows, filters)`, zero at offsets beyond a filter's width.
-            places: Rows of the words' characters at offset 0, int64 `(n, windows + widest - 1)`.
-            windows: How many windows are looked at.
-
-        Returns:
-            Float32 `(n, filters)`.
-        """
-        places = places.contiguous()
-        out = torch.empty(len(places), table.shape[1])
-        responses = _ResponsesStruct(
-            address(table),
-            address(self._offsets),
-            address(self._widths),
-            table.shape[1],
-            len(self._offsets),
-            self._max_characters,
-        )
-        words = _SpellingsStruct(address(places), len(places), windows)
-        present_kernel().elmo_filters(
-            ctypes.byref(responses),
-            ctypes.byref(words),
-            ctypes.c_void_p(address(out)),
-            ctypes.c_int64(thread_count()),
-        )
-        return out
-
-
-def highway_places(dim: int) -> Tensor:
-    """Say which row of a highway's weights, transforms and then gates, stands where.
-
-    In blocks of `lanes()` outputs, their transforms and gates follow each other.
-
-    Args:
-        dim: Outputs.
-
-    Returns:
-        Rows of the plain weights, int64 `(2 * outputs,)`, `2 * dim` where there is none.
-    """
-    return side_by_side(dim, 2, lanes())
-
-
-def side_by_side(dim: int, parts: int, multiple: int) -> Tensor:
-    """Order the rows of `parts` weights, so that those of the same `lanes()` outputs are together.
-
-    Args:
-        dim: Outputs of each part.
-        parts: How many there are.
-        multiple: What the number of outputs is filled up to a multiple of.
-
-    Returns:
-        Rows, int64 `(parts * outputs,)`, `parts * dim` where there is none.
-    """
-    output = torch.arange(math.ceil(dim / multiple) * multiple).view(-1, 1, lanes())
-    places = output + dim * torch.arange(parts).view(1, parts, 1)
-    return torch.where(output < dim, places, parts * dim).flatten()
-
-
-def quantised(weight: Tensor) -> tuple[Tensor, Tensor]:
-    """Round rows to whole numbers from -127 to 127, each with a scale of its own.
+def quantized(weight: Tensor) -> tuple[Tensor, Tensor]:
+    """Round each row to whole numbers from -127 to 127 with a scale of its own.
 
     Returns:
         The whole numbers `(out, in)` and the scales `(out,)`, both float32.
@@ -309,5 +309,349 @@ def quantised(weight: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def address(tensor: Tensor | None) -> int | None:
-    """Give where the values of a tensor are; None for none."""
+    """Return the address of a tensor's values; None for none."""
     return None if tensor is None else tensor.data_ptr()
+
+
+def interleaved(dim: int, parts: int, multiple: int) -> Tensor:
+    """Order the rows of `parts` weights so that one thread has all parts of its outputs.
+
+    In blocks of as many outputs as a vector has lanes, the parts of the block's outputs follow each
+    other: for the gates of an LSTM i, f, g, o; for a highway transforms and gates.
+
+    Args:
+        dim: Outputs of each part.
+        parts: Number of parts.
+        multiple: The number of outputs is filled up to a multiple of this.
+
+    Returns:
+        Rows of the plain weights, int64 `(parts * outputs,)`; `parts * dim` where there is none.
+    """
+    lanes = present_kernel().elmo_lanes()
+    output = torch.arange(math.ceil(dim / multiple) * multiple).view(-1, 1, lanes)
+    places = output + dim * torch.arange(parts).view(1, parts, 1)
+    return torch.where(output < dim, places, parts * dim).flatten()
+
+
+# --- words ----------------------------------------------------------------------------------------
+
+
+class _ResponsesStruct(ctypes.Structure):
+    """`Responses` of `words.h`."""
+
+    _fields_ = _fields(
+        table=ctypes.c_void_p,
+        offsets=ctypes.c_void_p,
+        widths=ctypes.c_void_p,
+        filters=ctypes.c_int64,
+        widest=ctypes.c_int64,
+        characters=ctypes.c_int64,
+    )
+
+
+class _WordsStruct(ctypes.Structure):
+    """`Words` of `words.h`."""
+
+    _fields_ = _fields(places=ctypes.c_void_p, count=ctypes.c_int64, windows=ctypes.c_int64)
+
+
+def highest_responses(
+    table: Tensor, rows: Tensor, offsets: Tensor, widths: Tensor, longest: int, windows: int
+) -> Tensor:
+    """Return the highest response of each filter to the windows of each word.
+
+    Args:
+        table: Responses to single characters, float32 `(table rows, n_filters)`, zero at offsets
+            beyond a filter's width.
+        rows: The table's row of each character at offset 0, int64 `(n, windows + widest - 1)`.
+        offsets: Added to it at each offset of a window, int64 `(widest,)`.
+        widths: Width of each filter, int32 `(n_filters,)`.
+        longest: Characters of a word at most: no filter may reach beyond.
+        windows: How many windows of each word are looked at.
+
+    Returns:
+        Float32 `(n, n_filters)`.
+    """
+    rows = rows.contiguous()
+    out = torch.empty(len(rows), table.shape[1])
+    responses = _ResponsesStruct(
+        address(table), address(offsets), address(widths), table.shape[1], len(offsets), longest
+    )
+    words = _WordsStruct(address(rows), len(rows), windows)
+    present_kernel().elmo_filters(
+        ctypes.byref(responses),
+        ctypes.byref(words),
+        ctypes.c_void_p(address(out)),
+        ctypes.c_int64(thread_count()),
+    )
+    return out
+
+
+class NativeHighway:
+    """`Highway` for inference: both products of an output lie side by side.
+
+    Args:
+        highway: The plain one.
+        format: How the weight is stored and multiplied.
+    """
+
+    def __init__(self, highway: Highway, format: Format) -> None:
+        bias = torch.cat([highway.transform.bias, highway.gate.bias]).detach()
+        weight = torch.cat([highway.transform.weight, highway.gate.weight]).detach()
+        self._dim = len(bias) // 2
+        self._places = interleaved(self._dim, 2, present_kernel().elmo_lanes())
+        self._bias = F.pad(bias, (0, 1))[self._places]
+        weight = F.pad(weight, (0, 0, 0, 1))[self._places]
+        self._linear = NativeLinear(weight, self._bias, format)
+
+    def __call__(self, vectors: Tensor) -> Tensor:
+        """Transform float32 vectors `(n, dim)`; returns the same shape."""
+        vectors = vectors.contiguous()
+        out = torch.empty_like(vectors)
+        present_kernel().elmo_highway(
+            ctypes.c_int(self._linear.format),
+            ctypes.byref(self._linear.struct),
+            ctypes.c_void_p(address(self._linear.bias)),
+            ctypes.c_void_p(address(vectors)),
+            ctypes.c_int64(len(vectors)),
+            ctypes.c_void_p(address(out)),
+            ctypes.c_int64(thread_count()),
+        )
+        return out
+
+    def tensors(self) -> Tensors:
+        """Return the weights by the names of the plain highway."""
+        halves = {}
+        for kind, rows in (("weight", self._linear.weight()), ("bias", self._bias)):
+            plain = rows.new_empty(2 * self._dim + 1, *rows.shape[1:])
+            plain[self._places] = rows
+            halves[kind] = plain[:-1].chunk(2)
+        parts = enumerate(("transform", "gate"))
+        return {f"{part}.{kind}": halves[kind][k] for k, part in parts for kind in halves}
+
+
+# --- recurrent layers -----------------------------------------------------------------------------
+
+
+class _TableStruct(ctypes.Structure):
+    """`Table` of `rows.h`."""
+
+    _fields_ = _fields(values=ctypes.c_void_p, index=ctypes.c_void_p, stride=ctypes.c_int64)
+
+
+class _LayerStruct(ctypes.Structure):
+    """`Layer` of `lstm_layer.h`."""
+
+    _fields_ = _fields(
+        input=_MatrixStruct,
+        bias=ctypes.c_void_p,
+        recurrent=_MatrixStruct,
+        projection=_MatrixStruct,
+        cells=ctypes.c_int64,
+        hidden=ctypes.c_int64,
+        cell_clip=ctypes.c_float,
+        projection_clip=ctypes.c_float,
+    )
+
+
+class _StepsStruct(ctypes.Structure):
+    """`Steps` of `lstm_layer.h`."""
+
+    _fields_ = _fields(
+        sizes=ctypes.c_void_p,
+        count=ctypes.c_int64,
+        inputs=_TableStruct,
+        products=_TableStruct,
+        hidden=ctypes.c_void_p,
+        memory=ctypes.c_void_p,
+        memory_stride=ctypes.c_int64,
+        outputs=ctypes.c_void_p,
+    )
+
+
+class _ReadingStruct(ctypes.Structure):
+    """`Reading` of `reading.h`."""
+
+    _fields_ = _fields(
+        vectors=ctypes.c_void_p,
+        n_vectors=ctypes.c_int64,
+        tokens=ctypes.c_void_p,
+        lengths=ctypes.c_void_p,
+        sentences=ctypes.c_int64,
+        hidden=ctypes.c_void_p,
+        memory=ctypes.c_void_p,
+        cells=ctypes.c_int64,
+        outputs=ctypes.c_void_p,
+        products=ctypes.c_void_p,
+        products_stride=ctypes.c_int64,
+        depth=ctypes.c_int64,
+        residual=ctypes.c_int64,
+    )
+
+
+class LayerInputs(NamedTuple):
+    """What a layer reads."""
+
+    rows: Tensor
+    """Float32 `(m, inputs)`; or their products with the bias, `(m, products)`, in the order of
+    `interleaved`. Rows may be any distance apart."""
+    words: Tensor | None
+    """Which of them stands at each place, int64 `(n,)`; None if they are in order."""
+    multiplied: bool
+    """Whether they are products."""
+
+
+class LSTMKernel:
+    """One direction of one LSTM layer.
+
+    Args:
+        input: Inputs -> gates with their bias, outputs in the order of `interleaved`.
+        recurrent: Hidden state -> gates, likewise.
+        projection: Cells -> hidden state, if there is one.
+        cell_clip: Bound of the memory.
+        proj_clip: Bound of the projected output.
+    """
+
+    def __init__(
+        self,
+        input: NativeLinear,
+        recurrent: NativeLinear,
+        projection: NativeLinear | None,
+        cell_clip: float | None,
+        proj_clip: float | None,
+    ) -> None:
+        self._parts = input, recurrent, projection  # keeps alive what the kernel reads
+        self.format = input.format
+        self.products = input.width
+        """Width of the rows of input products."""
+        self.hidden = recurrent.inputs
+        """Width of the hidden state."""
+        self.cells = recurrent.width // 4
+        """Number of cells, with those that fill the last unit."""
+        self.struct = _LayerStruct(
+            input.struct,
+            address(input.bias),
+            recurrent.struct,
+            _MatrixStruct() if projection is None else projection.struct,
+            self.cells,
+            self.hidden,
+            math.inf if cell_clip is None else cell_clip,
+            math.inf if proj_clip is None else proj_clip,
+        )
+
+    def __call__(
+        self,
+        inputs: LayerInputs,
+        batch_sizes: Sequence[int],
+        hidden: Tensor,
+        memory: Tensor,
+        outputs: Tensor,
+    ) -> None:
+        """Read a packed batch.
+
+        Args:
+            inputs: Inputs, multiplied or not: the results are the same, bit for bit.
+            batch_sizes: Rows of each time step, never growing; their sum is n.
+            hidden: Float32 `(rows, hidden)`: the state before; replaced by that after the last word
+                of each row.
+            memory: Float32 `(rows, cells)`, likewise; rows may be any distance apart.
+            outputs: Receives float32 `(n, hidden)`.
+        """
+        table = _TableStruct(address(inputs.rows), address(inputs.words), inputs.rows.stride(0))
+        sizes = (ctypes.c_int64 * len(batch_sizes))(*batch_sizes)
+        steps = _StepsStruct(
+            ctypes.addressof(sizes),
+            len(sizes),
+            _TableStruct() if inputs.multiplied else table,
+            table if inputs.multiplied else _TableStruct(),
+            address(hidden),
+            address(memory),
+            memory.stride(0),
+            address(outputs),
+        )
+        present_kernel().elmo_layer(
+            ctypes.c_int(self.format),
+            ctypes.byref(self.struct),
+            ctypes.byref(steps),
+            ctypes.c_int64(thread_count()),
+        )
+
+
+class ReadingKernel:
+    """All layers of both directions in one call, for a few sentences.
+
+    Args:
+        forward: The layers of the forward direction.
+        backward: As many of the backward direction, of the same sizes.
+        residual: Whether inputs are added to the outputs of all layers but the first.
+    """
+
+    def __init__(
+        self, forward: Sequence[LSTMKernel], backward: Sequence[LSTMKernel], residual: bool
+    ) -> None:
+        self._layers = forward, backward  # keeps alive what the kernel reads
+        self._first = forward[0]
+        self._structs = [
+            (_LayerStruct * len(layers))(*(layer.struct for layer in layers))
+            for layers in self._layers
+        ]
+        self._residual = residual
+
+    def suits(self, n_vectors: int, n_tokens: int) -> bool:
+        """Return whether input products fit into the buffer that is kept between calls.
+
+        Args:
+            n_vectors: Number of distinct words.
+            n_tokens: Number of words of all sentences.
+        """
+        n_rows = max(n_vectors, n_tokens)
+        return n_tokens > 0 and n_rows * 4 * self._first.products < _SMALL_BUFFER_BYTES
+
+    def __call__(
+        self,
+        vectors: Tensor,
+        tokens: Tensor,
+        lengths: Sequence[int],
+        hidden: Tensor,
+        memory: Tensor,
+    ) -> Tensor:
+        """Read sentences forward and backward.
+
+        Args:
+            vectors: Vectors of the distinct words, float32 `(m, inputs)`.
+            tokens: Which of them stands at each place, one sentence after another, int64 `(n,)`.
+            lengths: Words of each sentence, each at least 1; their sum is n.
+            hidden: Float32 `(depth, 2, sentences, hidden)`: the state before; replaced by that
+                after each sentence. Depth is the number of layers that are wanted.
+            memory: Float32 `(depth, 2, sentences, dim)`, likewise.
+
+        Returns:
+            Float32 `(depth, n, 2 * hidden)`.
+        """
+        depth = len(hidden)
+        outputs = torch.empty(depth, len(tokens), 2 * self._first.hidden)
+        products = reused_rows(max(len(vectors), len(tokens)), self._first.products)
+        vectors, tokens = vectors.contiguous(), tokens.contiguous()
+        sizes = (ctypes.c_int64 * len(lengths))(*lengths)
+        reading = _ReadingStruct(
+            address(vectors),
+            len(vectors),
+            address(tokens),
+            ctypes.addressof(sizes),
+            len(lengths),
+            address(hidden),
+            address(memory),
+            memory.shape[3],
+            address(outputs),
+            address(products),
+            products.stride(0),
+            depth,
+            self._residual,
+        )
+        present_kernel().elmo_read(
+            ctypes.c_int(self._first.format),
+            *self._structs,
+            ctypes.byref(reading),
+            ctypes.c_int64(thread_count()),
+        )
+        return outputs

@@ -1,10 +1,10 @@
-"""Matrix products with weights that never change: native, packed for oneDNN, or plain.
+"""Matrix products with constant weights: by the C++ kernel, by oneDNN, or plain.
 
 On a CPU, `F.linear` on a handful of rows runs at a tenth of the speed that the same product reaches
-when its weight was laid out for it beforehand. Three ways, the fastest that works is taken:
+when its weight was laid out for it beforehand. The fastest of three ways that works is taken:
 
-* `NativeLinear`, our own kernel (`backends/cpu/src/native.cpp`), where it could be built;
-* `PackedLinear`, oneDNN with a weight laid out once; PyTorch keeps the operators for that private
+* `NativeLinear` (`native.py`), the C++ kernel, where it could be built;
+* `OneDNNLinear`, oneDNN with a weight laid out once; PyTorch keeps the operators for that private
   (its compiler emits them), so they are used in this file only;
 * `PlainLinear`, the reference.
 
@@ -16,7 +16,6 @@ differently in each.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from copy import copy
 from functools import cache
 from typing import Protocol, get_args
 
@@ -24,8 +23,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from elmo.backends.cpu.native import Format, Matrix, native_format, product, quantised
-from elmo.backends.cpu.native_resources import reused_rows
+from elmo.backends.cpu.native import Format, NativeLinear, native_format, quantized
 from elmo.errors import ConfigError
 from elmo.settings import Precision
 
@@ -44,18 +42,18 @@ class FrozenLinear(Protocol):
         """Multiply `inputs` of shape `(rows, in)`; returns `(rows, out)`."""
 
     def weight(self) -> Tensor:
-        """Give the weight back as it was, shape `(out, in)`."""
+        """Return the weight as it was, shape `(out, in)`."""
 
 
 def frozen_linear(weight: Tensor, bias: Tensor | None = None) -> FrozenLinear:
-    """Prepare a product for inference.
+    """Prepare a product for inference, without the C++ kernel.
 
     Args:
         weight: Shape `(out, in)`; float32 or, where the CPU computes it, bfloat16.
         bias: Shape `(out,)`, of the same type.
     """
-    if weight.device.type == "cpu" and packing_works(weight.dtype):
-        return PackedLinear(weight, bias)
+    if weight.device.type == "cpu" and onednn_works(weight.dtype):
+        return OneDNNLinear(weight, bias)
     return PlainLinear(weight, bias)
 
 
@@ -68,7 +66,7 @@ class PlainLinear:
     """
 
     def __init__(self, weight: Tensor, bias: Tensor | None = None) -> None:
-        # A copy, as packing makes one: whoever owns the weight may change or free it.
+        # A copy, as oneDNN makes one: whoever owns the weight may change or free it.
         self._weight, self._bias = weight.clone(), bias
 
     def __call__(self, inputs: Tensor) -> Tensor:
@@ -76,11 +74,11 @@ class PlainLinear:
         return F.linear(inputs, self._weight, self._bias)
 
     def weight(self) -> Tensor:
-        """Give the weight, shape `(out, in)`."""
+        """Return the weight, shape `(out, in)`."""
         return self._weight
 
 
-class PackedLinear:
+class OneDNNLinear:
     """A product whose weight is laid out for oneDNN.
 
     Args:
@@ -108,18 +106,18 @@ class PackedLinear:
         return product
 
     def weight(self) -> Tensor:
-        """Give the weight back, bit for bit, shape `(out, in)`."""
+        """Return the weight, bit for bit, shape `(out, in)`."""
         dense: Tensor = self._packed.to_dense()
         return dense
 
 
 @cache
-def packing_works(dtype: torch.dtype) -> bool:
-    """Tell whether this machine and this PyTorch multiply packed weights of a type."""
+def onednn_works(dtype: torch.dtype) -> bool:
+    """Return whether oneDNN multiplies weights of a type on this machine, with this PyTorch."""
     weight = torch.arange(32.0 * 16).reshape(32, 16).to(dtype) / 64
     inputs = torch.arange(3.0 * 16).reshape(3, 16).to(dtype) / 16
     try:
-        packed = PackedLinear(weight)
+        packed = OneDNNLinear(weight)
         product = packed(inputs)
         same_weight = torch.equal(packed.weight(), weight)
     except (RuntimeError, AttributeError, NotImplementedError):
@@ -129,38 +127,8 @@ def packing_works(dtype: torch.dtype) -> bool:
     )
 
 
-class NativeLinear:
-    """A product by our own kernel.
-
-    Args:
-        weight: Shape `(out, in)`, float32.
-        bias: Shape `(out,)`, float32.
-        format: How the weight is stored and multiplied.
-    """
-
-    def __init__(self, weight: Tensor, bias: Tensor | None, format: Format) -> None:
-        self.matrix = Matrix(weight, format)
-        self.bias: Tensor | None = None
-        """As wide as the kernel wants it, `(matrix.width,)`."""
-        if bias is not None:
-            self.bias = F.pad(bias.detach().float(), (0, self.matrix.width - len(bias)))
-
-    def __call__(self, inputs: Tensor) -> Tensor:
-        """Multiply; see `FrozenLinear`."""
-        return product(self.matrix, inputs, self.bias)[:, : self.matrix.out]
-
-    def briefly(self, inputs: Tensor) -> Tensor:
-        """Multiply for a layer; what comes out is there until the thread's next call of this."""
-        out = reused_rows(len(inputs), self.matrix.width)
-        return product(self.matrix, inputs, self.bias, out)[:, : self.matrix.out]
-
-    def weight(self) -> Tensor:
-        """Give the weight back, shape `(out, in)`; bit for bit if it was not rounded."""
-        return self.matrix.weight()
-
-
 def runs_natively(precision: Precision) -> bool:
-    """Tell whether this CPU computes with weights of a precision, rather than only rounding them.
+    """Return whether this CPU computes with weights of a precision, rather than only rounding them.
 
     Where it does not, a precision costs exactness and saves nothing.
     """
@@ -168,7 +136,7 @@ def runs_natively(precision: Precision) -> bool:
     return (
         precision == "fp32"
         or native_format(precision) is not None
-        or (precision == "bf16" and packing_works(torch.bfloat16))
+        or (precision == "bf16" and onednn_works(torch.bfloat16))
     )
 
 
@@ -179,66 +147,63 @@ def _require_precision(precision: Precision) -> None:
         )
 
 
-class Packer:
-    """How weights are prepared at one precision.
+class LinearFactory:
+    """Prepares the products of a model at one precision.
 
-    Without the native kernel, and for bf16 without instructions for it, products are computed in
-    float32 with weights rounded as asked: no faster, but close to what the same setting gives
+    Without the C++ kernel, and for bf16 without instructions for it, products are computed in
+    float32 with weights rounded as asked: no faster, but close to what the same setting computes
     elsewhere.
 
     Args:
         precision: The precision.
-        halves_suffice: Whether float16 holds all weights bit for bit, see `fit_halves`. The native
-            kernel then keeps the weights of fp32 in half of the memory; it turns them into float32
-            on the way and gives the same, bit for bit.
+        halves_suffice: Whether float16 holds all weights bit for bit, see `fit_halves`. The kernel
+            then keeps the weights of fp32 in half of the memory; it expands them to float32 as it
+            multiplies, and the results are the same bit for bit.
     """
 
     def __init__(self, precision: Precision, halves_suffice: bool = False) -> None:
         _require_precision(precision)
-        self.precision: Precision = precision
+        self._precision: Precision = precision
         self.format = native_format(precision)
-        """How the native kernel does it; None without the kernel."""
+        """The format of the C++ kernel; None without the kernel."""
         if self.format == Format.FLOAT32 and halves_suffice:
             self.format = Format.FLOAT16
-        by_onednn = self.format is None and precision == "bf16" and packing_works(torch.bfloat16)
+        # Inputs of words have 16 bits where others have 8: the encoder of words runs once for each
+        # distinct word, so that this costs little, and all layers would suffer from what it loses.
+        is_int8 = self.format in (Format.INT8_BYTES, Format.INT8_TILES)
+        self.word_format = Format.INT8_WORDS if is_int8 else self.format
+        """The same in the encoder of words."""
+        by_onednn = self.format is None and precision == "bf16" and onednn_works(torch.bfloat16)
         self.dtype = torch.bfloat16 if by_onednn else torch.float32
-        """In which numbers products want their inputs."""
+        """The type of inputs."""
 
-    def for_words(self) -> Packer:
-        """Give how the encoder of words is prepared: with inputs of 16 bits where others have 8.
-
-        It runs once for each distinct word, so that this costs little, and what is lost there is
-        lost for all layers.
-        """
-        if self.format not in (Format.INT8_BYTES, Format.INT8_TILES):
-            return self
-        words = copy(self)
-        words.format = Format.INT8_WORDS
-        return words
-
-    def linear(self, weight: Tensor, bias: Tensor | None = None) -> FrozenLinear:
+    def linear(
+        self, weight: Tensor, bias: Tensor | None = None, *, of_words: bool = False
+    ) -> FrozenLinear:
         """Prepare a product.
 
         Args:
             weight: Shape `(out, in)`.
             bias: Shape `(out,)`.
+            of_words: Whether it belongs to the encoder of words.
         """
         weight = weight.detach()
-        if self.format is not None:
-            return NativeLinear(weight, bias, self.format)
-        rounded = _rounded(weight, self.precision).to(self.dtype)
+        format = self.word_format if of_words else self.format
+        if format is not None:
+            return NativeLinear(weight, bias, format)
+        rounded = _rounded(weight, self._precision).to(self.dtype)
         return frozen_linear(rounded, None if bias is None else bias.detach().to(self.dtype))
 
 
 def fit_halves(weights: Iterable[Tensor]) -> bool:
-    """Tell whether float16 holds weights bit for bit, as those of a model that was saved in it."""
+    """Return whether float16 holds weights bit for bit, as those of a model saved in it."""
     return all(torch.equal(weight.half().float(), weight.float()) for weight in weights)
 
 
 def _rounded(weight: Tensor, precision: Precision) -> Tensor:
     """Round a weight `(out, in)` to the numbers of a precision, but keep its type."""
     if precision == "int8":
-        whole, scales = quantised(weight)
+        whole, scales = quantized(weight)
         return whole * scales[:, None]
     dtypes = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
     return weight.to(dtypes[precision]).to(weight.dtype)

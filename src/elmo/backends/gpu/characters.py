@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
+from elmo.backends.base import convolutions_of, count_windows, response_table
 from elmo.backends.gpu.kernels.inference_graphs import GraphCache
 from elmo.backends.gpu.kernels.word_filters import highest_responses
 from elmo.config import ElmoConfig
@@ -45,11 +46,11 @@ class FusedCharacterEncoder:
         widths = torch.tensor([width for width, _ in config.filters], dtype=torch.int32)
         device = encoder.embedding.weight.device
         self._widths = widths.repeat_interleave(numbers).to(device)
-        biases = [convolution.bias for convolution in _convolutions(encoder)]
+        biases = [convolution.bias for convolution in convolutions_of(encoder)]
         self._bias = torch.cat([bias for bias in biases if bias is not None]).detach()
         self._table: Tensor | None = None
         if 4 * self._widest * config.n_characters * config.n_filters <= _MOST_TABLE_BYTES:
-            self._table = _response_table(encoder, self._widest)
+            self._table = response_table(encoder, self._widest)
         has_graphs = device.type == "cuda" and self._table is not None
         self._graphs = GraphCache() if has_graphs else None
 
@@ -67,7 +68,7 @@ class FusedCharacterEncoder:
         if self._table is None:
             vectors: Tensor = self._encoder(ids)
             return vectors
-        windows = telling_windows(ids, self._padding, self._widest)
+        windows = count_windows(ids, self._padding, self._widest)
         highest = highest_responses(
             ids, windows, self._table, self._widths, self._widest, self._compiled
         )
@@ -75,39 +76,3 @@ class FusedCharacterEncoder:
 
     def _encode_for_graph(self, ids: Tensor) -> tuple[Tensor]:
         return (self._encode(ids),)
-
-
-def telling_windows(ids: Tensor, padding: int, widest: int) -> Tensor:
-    """Say how many windows tell all there is to know about each word, int32 `(n,)`.
-
-    One window wholly inside the padding stands for all of them. A word that leaves no room for one
-    needs every window of the shortest filter.
-
-    Args:
-        ids: Words as characters, `(n, max_characters)`.
-        padding: The character behind their end.
-        widest: Characters of the widest filter.
-    """
-    longest = ids.shape[1]
-    places = torch.arange(1, longest + 1, dtype=torch.int32, device=ids.device)
-    lengths = torch.where(ids != padding, places, 0).amax(dim=1)
-    return torch.where(lengths + widest <= longest, lengths + 1, longest).to(torch.int32)
-
-
-def _convolutions(encoder: CharacterEncoder) -> list[nn.Conv1d]:
-    return [c for c in encoder.convolutions if isinstance(c, nn.Conv1d)]
-
-
-def _response_table(encoder: CharacterEncoder, widest: int) -> Tensor:
-    """Give each filter's response to each character at each offset of a window.
-
-    Returns:
-        Shape `(widest * n_characters, n_filters)`, zero at offsets beyond a filter's width.
-    """
-    characters = encoder.embedding.weight.detach().double()
-    weights = [
-        F.pad(c.weight.detach(), (0, widest - c.weight.shape[2])) for c in _convolutions(encoder)
-    ]
-    weight = torch.cat(weights).double()  # (n_filters, char_dim, widest)
-    responses = torch.einsum("cd,fdo->ocf", characters, weight)
-    return responses.float().reshape(-1, len(weight)).contiguous()

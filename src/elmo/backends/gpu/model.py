@@ -29,21 +29,18 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from elmo.backends.base import Backend
+from elmo.backends.base import Backend, WordCache, WordSource
 from elmo.backends.gpu.characters import FusedCharacterEncoder
 from elmo.backends.gpu.kernels.gpu import next_power_of_2, triton_ready
 from elmo.backends.gpu.kernels.inference_graphs import GraphCache, Tensors
 from elmo.backends.gpu.layer import Buffers, FusedLayer, ProductRoom, product_bytes
 from elmo.backends.gpu.word_table import DeviceWordCache
-from elmo.backends.words import WordCache, WordSource
 from elmo.errors import ConfigError
-from elmo.model.bilm import BiLM
-from elmo.model.ids import checked_ids
+from elmo.model.bilm import BiLM, State, pack_on, padded_places, zero_state
 from elmo.model.layers import CharacterEncoder
-from elmo.model.packing import pack_on, padded_places
-from elmo.model.state import State, zero_state
 from elmo.runtime.devices import exact_products, send
 from elmo.settings import Precision
+from elmo.text.characters import checked_ids
 
 DTYPES: dict[str, torch.dtype] = {
     "fp32": torch.float32,

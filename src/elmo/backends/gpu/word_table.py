@@ -19,8 +19,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from elmo.backends.base import ListedSentences, Sentences, WordCache, WordsOfBatch, WordSource
 from elmo.backends.gpu.kernels.word_numbers import find_words, renumber_runs
-from elmo.backends.words import ListedSentences, Sentences, WordCache, WordsOfBatch, WordSource
 from elmo.config import ElmoConfig
 from elmo.errors import InputError
 from elmo.runtime.devices import is_out_of_memory, send

@@ -5,7 +5,6 @@ import threading
 
 import pytest
 import torch
-from elmo.training.prefetch import prepared_ahead
 
 from elmo import BiLM, ElmoConfig
 from elmo.backends.gpu.kernels.gpu import reason_against_triton, triton_ready
@@ -15,10 +14,10 @@ from elmo.text.characters import word_ids
 from elmo.text.vocabulary import Vocabulary
 from elmo.training.corpus.prepare import prepare
 from elmo.training.corpus.settings import PrepareSettings
-from elmo.training.graphed_step import FixedPlaces, GraphedStep
+from elmo.training.graphed_step import GraphedStep, StaticBuffers
 from elmo.training.language_model import LanguageModel, measure
 from elmo.training.settings import TrainSettings
-from elmo.training.streams import Batch, Position, Streams
+from elmo.training.streams import Batch, Position, Streams, prefetched
 from elmo.training.trainer import train
 from list_shards import ListShard
 
@@ -37,13 +36,13 @@ def make_model(kind="sampled", device=CPU, **changes):
 
 def make_streams(model, **changes):
     ids = word_ids(model.bilm.config, VOCABULARY)
-    given = {"rows": 2, "unroll": 3, "shuffle": "none", "restarts": 0.5, **changes}
+    given = {"rows": 2, "unroll": 3, "shuffle": "none", "reset_prob": 0.5, **changes}
     return Streams([ListShard([TEXT], VOCABULARY)], VOCABULARY, ids, **given)
 
 
 def losses_and_gradients(model, batch):
     device = model.output.bias.device
-    state = model.start(batch.restarts.shape[1], device)
+    state = model.start(batch.resets.shape[1], device)
     losses, hidden, memory = model(*batch.to(device).parts, *state, 0)
     gradients = torch.autograd.grad(losses.sum(), list(model.parameters()))
     return losses, hidden, memory, *gradients
@@ -82,7 +81,7 @@ def test_kernels_run_on_no_cpu_and_the_reason_is_told():
 def test_a_batch_in_fixed_places_has_the_same_losses_whatever_stood_there():
     model = make_model().eval()
     streams = make_streams(model)
-    places = FixedPlaces(CPU)
+    places = StaticBuffers(CPU)
     for number, (batch, _) in enumerate(itertools.islice(streams.batches(Position()), 4)):
         drawn = model.output.draw(number)
         assert places.fill(batch, drawn) == (number == 0)
@@ -102,7 +101,7 @@ def batch_of(n_words, rows=2):
 
 
 def test_what_does_not_fit_gets_new_places():
-    places = FixedPlaces(CPU)
+    places = StaticBuffers(CPU)
     few, many = (Drawn(torch.arange(k), torch.zeros(k)) for k in (5, 500))
     assert places.fill(batch_of(10), few)
     addresses = [part.data_ptr() for part in (*places.batch.parts, *places.drawn)]
@@ -124,20 +123,20 @@ class StepOnCPU(GraphedStep):
 
     def __init__(self, *arguments):
         super().__init__(*arguments)
-        self.n_recorded = 0
+        self.n_captured = 0
 
-    def _run_beside(self):
+    def _run_eagerly(self):
         self._step()
 
     def _mark_end(self):
         pass
 
-    def forget(self):
+    def discard(self):
         self._graph = None
-        super().forget()
+        super().discard()
 
-    def _record(self):
-        self.n_recorded += 1
+    def _capture(self):
+        self.n_captured += 1
         self._graph = self
         self._gradients = [torch.zeros_like(p) for p in self._parameters]
 
@@ -172,13 +171,13 @@ def take_steps(model, make, n_steps=8):
 @pytest.mark.parametrize("kind", ["sampled", "full"])
 def test_a_recorded_step_is_taken_as_the_first_ones_were(kind):
     class NeverRecorded(StepOnCPU):
-        def _record(self):
-            self.trouble = "none of this here"
+        def _capture(self):
+            self.failure = "none of this here"
 
     recorded, step = take_steps(make_model(kind), StepOnCPU)
     plain, other = take_steps(make_model(kind), NeverRecorded)
-    assert step.n_recorded == 1
-    assert other.trouble
+    assert step.n_captured == 1
+    assert other.failure
     torch.testing.assert_close(recorded, plain, rtol=1e-6, atol=1e-6)
     torch.testing.assert_close(step.state.memory, other.state.memory)
     assert float(step.norm) == pytest.approx(float(other.norm), rel=1e-5)
@@ -190,7 +189,7 @@ def test_a_step_is_recorded_again_when_a_batch_does_not_fit(monkeypatch):
     monkeypatch.setattr("elmo.training.graphed_step._SPARE", 1.0)
     monkeypatch.setattr("elmo.training.graphed_step._WARM_UP", 0)
     tight, step = take_steps(make_model(), StepOnCPU)
-    assert step.n_recorded > 1
+    assert step.n_captured > 1
     monkeypatch.undo()
     roomy, _ = take_steps(make_model(), StepOnCPU)
     torch.testing.assert_close(tight, roomy, rtol=1e-6, atol=1e-6)
@@ -200,7 +199,7 @@ def test_a_step_is_recorded_again_when_a_batch_does_not_fit(monkeypatch):
 
 
 @pytest.mark.parametrize("workers", [1, 3])
-def test_what_is_prepared_ahead_keeps_its_order(workers):
+def test_what_is_prefetched_keeps_its_order(workers):
     gate = threading.Event()
 
     def prepare(number):
@@ -212,7 +211,7 @@ def test_what_is_prepared_ahead_keeps_its_order(workers):
 
     if workers == 1:
         gate.set()
-    with prepared_ahead(prepare, itertools.count(), workers) as items:
+    with prefetched(prepare, itertools.count(), workers) as items:
         assert list(itertools.islice(items, 10)) == [n * n for n in range(10)]
 
 
@@ -222,7 +221,7 @@ def test_an_error_while_preparing_reaches_who_waits():
             raise OSError("the disk is gone")
         return number
 
-    with prepared_ahead(prepare, itertools.count(), 2) as items:
+    with prefetched(prepare, itertools.count(), 2) as items:
         assert [next(items), next(items)] == [0, 1]
         with pytest.raises(OSError, match="the disk is gone"):
             next(items)
@@ -230,7 +229,7 @@ def test_an_error_while_preparing_reaches_who_waits():
 
 def test_threads_prepare_the_batches_that_one_would():
     model = make_model()
-    settings = {"shuffle": "sentences", "restarts": 0.3, "seed": 5}
+    settings = {"shuffle": "sentences", "reset_prob": 0.3, "seed": 5}
     alone = itertools.islice(make_streams(model, **settings).batches(Position()), 12)
     streams = make_streams(model, **settings)
 
@@ -238,7 +237,7 @@ def test_threads_prepare_the_batches_that_one_would():
         streams.plan_ahead(position)
         return streams.batch_at(position)
 
-    with prepared_ahead(prepare, streams.positions(Position()), 4) as items:
+    with prefetched(prepare, streams.positions(Position()), 4) as items:
         for (batch, place), (wanted, wanted_place) in zip(items, alone, strict=False):
             assert place == wanted_place
             assert all(map(torch.equal, batch.parts, wanted.parts))

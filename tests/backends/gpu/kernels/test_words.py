@@ -10,7 +10,7 @@ from elmo.backends.gpu.kernels.highway import mix_highway
 from elmo.config import ElmoConfig
 from elmo.model.layers import CharacterEncoder
 from elmo.text.characters import CharacterMapper
-from elmo.training.characters import encode_spelling
+from elmo.training.characters import encode_characters
 from strategies import ALPHABET
 
 words = st.lists(st.text(max_size=12), min_size=1, max_size=4)
@@ -28,7 +28,7 @@ def make_encoder(**changes):
 def compare(encoder, ids, padding, atol=1e-4):
     weights = torch.randn(len(ids), encoder.projection.out_features, device=ids.device)
     outputs, gradients = [], []
-    for encode in (encoder, lambda ids: encode_spelling(encoder, ids, padding, fused=True)):
+    for encode in (encoder, lambda ids: encode_characters(encoder, ids, padding, fused=True)):
         outputs.append(encode(ids))
         loss = (outputs[-1] * weights).sum()
         gradients.append(torch.autograd.grad(loss, list(encoder.parameters())))
@@ -86,7 +86,7 @@ def test_an_alphabet_is_read_in_the_same_way():
 
 def test_no_words_have_no_vectors():
     _, encoder = make_encoder()
-    vectors = encode_spelling(encoder, CharacterMapper().rows([]), 261, fused=True)
+    vectors = encode_characters(encoder, CharacterMapper().rows([]), 261, fused=True)
     assert vectors.shape == (0, encoder.projection.out_features)
     vectors.sum().backward()
     assert not encoder.embedding.weight.grad.any()
@@ -95,7 +95,7 @@ def test_no_words_have_no_vectors():
 def test_the_masked_character_never_learns():
     _, encoder = make_encoder()
     ids = torch.zeros(2, 50, dtype=torch.int64)
-    encode_spelling(encoder, ids, 261, fused=True).sum().backward()
+    encode_characters(encoder, ids, 261, fused=True).sum().backward()
     assert not encoder.embedding.weight.grad[0].any()
 
 

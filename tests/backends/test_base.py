@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from elmo import TokenFile
-from elmo.backends.words import HostWordCache
+from elmo.backends.base import HostWordCache
 from elmo.weights.token_file import write_token_file
 
 WORDS = ("the", "cat", "sat", "on", "Öl", "🤗", "")
