@@ -33,17 +33,15 @@ from benchmarks.common.memory import gpu_peak_mb
 from benchmarks.common.models import Subject, published_folder, subject_of_size
 from benchmarks.common.output import require_writable, write_json
 from benchmarks.common.systems import Sentences, in_sorted_order, wait_for
-from elmo.backends.base import Backend
+from elmo.backends.base import Backend, WordCache, WordSource
 from elmo.backends.gpu.model import GPUBackend
 from elmo.backends.gpu.word_table import DeviceWordCache
-from elmo.backends.words import WordCache, WordSource
 from elmo.config import ElmoConfig, Preset
 from elmo.embed.pipeline import Pipeline
 from elmo.embedder import ELMo
 from elmo.errors import ElmoError
-from elmo.model.bilm import random_bilm
+from elmo.model.bilm import State, random_bilm, zero_state
 from elmo.model.checkpoint import Tensors
-from elmo.model.state import State, zero_state
 from elmo.runtime.devices import find_device
 from elmo.runtime.tables import NOTHING, text_table
 from elmo.settings import Precision

@@ -23,6 +23,7 @@ from unittest import mock
 
 import numpy as np
 import torch
+from elmo.training.run_log import SPEED_FILE
 
 from benchmarks.common.machine import this_machine
 from elmo.config import ElmoConfig
@@ -34,7 +35,6 @@ from elmo.training.build import build_model, model_ids
 from elmo.training.corpus.prepare import prepare
 from elmo.training.corpus.settings import PrepareSettings
 from elmo.training.corpus.shards import Corpus
-from elmo.training.metrics import SPEED_FILE
 from elmo.training.settings import TrainSettings
 from elmo.training.streams import Position, Streams
 
