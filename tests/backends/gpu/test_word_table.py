@@ -212,7 +212,7 @@ def test_words_get_the_numbers_of_the_reference(built, batches):
         for sentences in batches:
             assert np.array_equal(slots.find(sentences), reference.find_in_python(sentences))
             assert list(slots.items()) == list(reference.items())
-            assert slots.take_new() == reference.take_new()
+            assert slots.pop_new() == reference.pop_new()
 
 
 class Word(str):
@@ -223,7 +223,7 @@ class Word(str):
 def test_unusual_words_and_lists_are_looked_up_as_the_usual_ones(sentences):
     slots = word_table._Slots(7)
     assert slots.find(sentences).tolist() == [7, 8, 8]
-    assert slots.take_new() == ["a", "b"]
+    assert slots.pop_new() == ["a", "b"]
 
 
 # --- a whole call ahead ---------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 Filters work by a table of their responses to single characters (`kernels/word_filters.py`), which
 is exact. Highways and projection are those of the plain encoder, always in float32: they run once
-for each distinct word, and a word's own vector should be as exact as it can be had.
+for each distinct word, and all layers would suffer from what is lost in them.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from elmo.model.layers import CharacterEncoder
 from elmo.text.characters import padding_character
 
 _MOST_TABLE_BYTES = 512 << 20
-"""A table of a larger alphabet is not made: the plain convolution serves."""
+"""For a larger alphabet there is no table: the plain convolution is the fallback."""
 _MOST_WORDS = 16384
 """Words encoded at a time: their highways take some hundred megabytes."""
 _GRAPH_WORDS = 128
-"""Up to so many words are encoded by a recorded graph, which belongs to a number of words."""
+"""Up to so many words are encoded by a recorded graph, one for each number of words."""
 _LEAST_GRAPH_WORDS = 8
-"""Fewer words are filled up, more of them to a power of two."""
+"""Fewer words are padded to this number, others to a power of two."""
 
 
 class FusedCharacterEncoder:
@@ -55,8 +55,9 @@ class FusedCharacterEncoder:
         self._graphs = GraphCache() if has_graphs else None
 
     def __call__(self, ids: Tensor) -> Tensor:
-        """Give the vectors `(n, projection_dim)` of words spelt as `(n, max_characters)`."""
+        """Encode words, ids `(n, max_characters)`; returns `(n, projection_dim)`."""
         if self._graphs is not None and 0 < len(ids) <= _GRAPH_WORDS:
+            # Padded words are computed for nothing, but few graphs are recorded.
             rows = max(_LEAST_GRAPH_WORDS, 1 << (len(ids) - 1).bit_length())
             filled = F.pad(ids, (0, 0, 0, rows - len(ids)), value=self._padding)
             (vectors,) = self._graphs.run(rows, self._encode_for_graph, (filled,))
@@ -65,6 +66,7 @@ class FusedCharacterEncoder:
         return parts[0] if len(parts) == 1 else torch.cat(parts)
 
     def _encode(self, ids: Tensor) -> Tensor:
+        """Encode words at once, `(n, max_characters)`; returns `(n, projection_dim)`."""
         if self._table is None:
             vectors: Tensor = self._encoder(ids)
             return vectors
@@ -75,4 +77,5 @@ class FusedCharacterEncoder:
         return self._encoder.finish(highest.add_(self._bias))
 
     def _encode_for_graph(self, ids: Tensor) -> tuple[Tensor]:
+        """Return the result of `_encode` in the form that `GraphCache.run` wants."""
         return (self._encode(ids),)

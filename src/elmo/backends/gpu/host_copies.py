@@ -1,6 +1,6 @@
 """Copies of results from a GPU to host memory, while the GPU computes and more is launched.
 
-Copying is slow, so that it is done beside everything else, by threads and streams of its own
+Copying is slow, so it runs concurrently, on threads and streams of its own
 (`kernels/sentence_copies.py`, or PyTorch where that cannot be built).
 """
 
@@ -38,7 +38,7 @@ Array = npt.NDArray[Any]
 
 
 class _Lane(threading.local):
-    """What each thread that copies has for itself."""
+    """What each thread that copies keeps."""
 
     streams: Sequence[torch.cuda.Stream] = ()
     copies: SentenceCopies | None = None
@@ -91,7 +91,7 @@ class HostCopies:
             return self._workers.submit(copy).result
 
     def _copied(self, vectors: Tensor, sizes: list[int], launched: torch.cuda.Event) -> list[Array]:
-        """Copy the results of a batch in a way that is fast, unless there is no memory for it."""
+        """Copy the results of a batch by the fast way, or the plain one if memory is short."""
         try:
             with torch.cuda.device(self._device):
                 return self._copy(vectors, sizes, launched)
@@ -105,16 +105,19 @@ class HostCopies:
 
     @torch.no_grad()
     def _copy(self, vectors: Tensor, sizes: list[int], launched: torch.cuda.Event) -> list[Array]:
+        """Copy the results of a batch to arrays that sentences share; see `begin`."""
         lane = self._lane
+        # The vectors of a word, all layers together.
         row_bytes = vectors.nbytes // max(1, vectors.shape[-2])
         if not lane.streams:
             # Of another priority than those of recordings: PyTorch has 32 of each, taken in turn.
             threads = range(_threads_of_a_copy())
             lane.streams = [torch.cuda.Stream(priority=-1) for _ in threads]  # type: ignore[no-untyped-call]
+        # The GPU waits, not this thread: copies start as soon as the batch is computed.
         for stream in lane.streams:
             stream.wait_event(launched)
         lane.copies = lane.copies or sentence_copies(lane.streams, row_bytes)
-        *lead, _, dim = vectors.shape
+        *lead, _, dim = vectors.shape  # lead: [n_layers], or [] for one vector a word
         layers = vectors if lead else vectors[None]
         # Sentences share arrays of bounded size: one array each would cost more than the copy.
         runs = list(step_runs(sizes, SHARED_BYTES // max(1, row_bytes)))
@@ -126,6 +129,7 @@ class HostCopies:
             lane.copies.bring(layers, np.array(sizes), targets)
         else:
             copy_by_torch(layers, runs, arrays, lane.streams[0])
+        # Many small arrays are made: the garbage collector would run again and again.
         with collector_paused():
             cut = partial(sentence_views, lead=lead)
             return [part for parts in map(cut, arrays, runs) for part in parts]
@@ -165,6 +169,7 @@ def copy_by_torch(
     start = 0
     for run, array in zip(runs, arrays, strict=True):
         words = sum(run)
+        # One run at a time: to pinned memory in the layout of the GPU, then reordered to the array.
         part = layers.narrow(1, start, words)
         with torch.cuda.stream(stream):
             pinned = _pinned_like(part)

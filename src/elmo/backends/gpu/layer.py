@@ -48,7 +48,7 @@ class FusedLayer:
         self._bias = [side.bias.detach().cpu().clone() for side in sides]
         self._input = stack([side.input_weight for side in sides])
         self._input_bias = stack([side.gate_bias() for side in sides])
-        # Products want weights on the right; turned round as views, they stay as they were given.
+        # `bmm` multiplies with weights on the right: transposed views, memory stays as it was.
         self._recurrent = stack([side.recurrent_weight for side in sides]).transpose(1, 2)
         """Shape `(2, projection_dim, 4 * dim)`."""
         self._projection: Tensor | None = None
@@ -60,7 +60,7 @@ class FusedLayer:
             side.to("meta")
 
     def tensors(self, direction: int) -> Tensors:
-        """Give the weights of one direction back under the plain layer's names."""
+        """Return the weights of one direction by the names of the plain layer."""
         tensors = {
             "bias": self._bias[direction],
             "input_weight": self._input[direction],
@@ -73,7 +73,7 @@ class FusedLayer:
     def products_of_words(
         self, vectors: Tensor, words: Tensor, batch_sizes: Sequence[int], buffers: Buffers
     ) -> Iterator[Products]:
-        """Multiply words: each distinct one once, unless they are too many to be kept together.
+        """Multiply word vectors: each distinct one once, unless the products exceed their limit.
 
         Args:
             vectors: Vectors of the distinct words, `(m, projection_dim)`.
@@ -82,7 +82,7 @@ class FusedLayer:
             buffers: Where products go that are not kept together.
         """
         m = len(vectors)
-        if m <= words.shape[1] and m * buffers.product_bytes <= buffers.room.table:
+        if m <= words.shape[1] and m * buffers.product_bytes <= buffers.limits.table:
             table = vectors.new_empty(2, m, self._input.shape[1])
             for direction in range(2):
                 self._multiply(direction, vectors, table[direction])
@@ -93,7 +93,7 @@ class FusedLayer:
     def products(
         self, inputs: Tensor, batch_sizes: Sequence[int], buffers: Buffers
     ) -> Iterator[Products]:
-        """Multiply what the layer below gave, `(2, n, projection_dim)` in the order of reading."""
+        """Multiply outputs of the layer below, `(2, n, projection_dim)` in the order of reading."""
         yield from self._in_slices(lambda d, s: inputs[d, s], batch_sizes, buffers)
 
     def read(
@@ -116,15 +116,17 @@ class FusedLayer:
             output: Receives the output, `(n, 2 * projection_dim)`.
             above: Receives it in the order of reading, for the layer above,
                 `(2, n, projection_dim)`.
-            going: Where rows whose sentence has ended stay in the batch: which go on at each time
-                step, int32 `(steps, rows)`.
+            going: 1 for rows that have a word at a step, 0 for those whose sentence has ended,
+                int32 `(steps, rows)`; None if ended rows are dropped.
         """
+        # `place` is the batch's place of the step's first row, `number` the step.
         place, rows, number = 0, 0, 0
         target = Target(places, below, output, above)
         for part in products:
             for size in part.sizes:
-                if size != rows:
+                if size != rows:  # views are made only when sentences end: the host is the limit
                     rows, step = size, buffers.rows(size)
+                # A single row is bound by reading weights, which its own kernels do faster.
                 if size == 1 and self._compiled and self._projection is not None:
                     self._read_one(part, place, step, self._projection, target)
                 else:
@@ -136,8 +138,13 @@ class FusedLayer:
     def _read_rows(
         self, part: Products, place: int, step: _Step, target: Target, going: Tensor | None
     ) -> None:
-        """Take one step of some rows, the first of which stands at a place."""
+        """Compute one time step of some rows, the first of which stands at `place`.
+
+        Two products by cuBLAS and two kernels; `step` holds state and buffers, `(2, rows, width)`.
+        """
+        # (2, rows, width) x (2, width, 4 * dim): gates of both directions, into a buffer.
         torch.bmm(step.hidden, self._recurrent, out=step.recurrent)
+        # Adds the input products of the step's words and updates memory and cells.
         lstm_cell(
             part.products,
             part.places,
@@ -149,6 +156,7 @@ class FusedLayer:
             self._compiled,
             going,
         )
+        # Without a projection `projected` is `cells`, which is never clipped.
         clip = None
         if self._projection is not None:
             torch.bmm(step.cells, self._projection, out=step.projected)
@@ -158,7 +166,7 @@ class FusedLayer:
     def _read_one(
         self, part: Products, place: int, step: _Step, projection: Tensor, target: Target
     ) -> None:
-        """Do the same for a single row."""
+        """Compute one time step of a single row: two kernels, which multiply themselves."""
         cell_of_one_row(
             part.products,
             part.places,
@@ -186,6 +194,7 @@ class FusedLayer:
         batch_sizes: Sequence[int],
         buffers: Buffers,
     ) -> Iterator[Products]:
+        """Multiply some time steps at a time, always into the same buffer."""
         place = 0
         for sizes in step_runs(batch_sizes, buffers.product_rows):
             end = place + sum(sizes)
@@ -198,17 +207,18 @@ class FusedLayer:
             place = end
 
     def _multiply(self, direction: int, inputs: Tensor, products: Tensor) -> None:
+        """Write `inputs` `(n, projection_dim)` times the input weight to `products`."""
         bias, weight = self._input_bias[direction], self._input[direction]
         torch.addmm(bias, inputs, weight.T, out=products)
 
 
 def product_bytes(config: ElmoConfig, dtype: torch.dtype) -> int:
-    """Give the size of the input products of one place, both directions together."""
+    """Return the bytes of the input products of one place, both directions together."""
     return 2 * 4 * config.dim * dtype.itemsize
 
 
-class ProductRoom(NamedTuple):
-    """Bytes that input products may take."""
+class ProductLimits(NamedTuple):
+    """How many bytes input products may take."""
 
     table: int
     """Those of all distinct words."""
@@ -216,8 +226,8 @@ class ProductRoom(NamedTuple):
     """Those of some time steps of an upper layer."""
 
     @classmethod
-    def on(cls, device: torch.device) -> ProductRoom:
-        """Give what is right for a device: a small part of a GPU's memory."""
+    def on(cls, device: torch.device) -> ProductLimits:
+        """Return the limits for a device: a small part of a GPU's memory."""
         if device.type != "cuda":
             return cls(_TABLE_BYTES, _SLICE_BYTES)
         memory = torch.cuda.get_device_properties(device).total_memory
@@ -255,7 +265,7 @@ class Buffers:
         batch_sizes: Rows of each time step.
         dtype: Type of the products.
         device: Where to compute.
-        room: How much memory input products may take.
+        limits: How much memory input products may take.
     """
 
     def __init__(
@@ -264,14 +274,14 @@ class Buffers:
         batch_sizes: Sequence[int],
         dtype: torch.dtype,
         device: torch.device,
-        room: ProductRoom,
+        limits: ProductLimits,
     ) -> None:
         self._config = config
         self._dtype = dtype
-        self.room = room
+        self.limits = limits
         rows, n = batch_sizes[0], sum(batch_sizes)
         self.product_bytes = product_bytes(config, dtype)
-        self.product_rows = min(n, max(rows, room.slice // self.product_bytes))
+        self.product_rows = min(n, max(rows, limits.slice // self.product_bytes))
         """Places whose input products are kept at a time."""
         self._device = device
         self._products: Tensor | None = None
@@ -288,7 +298,7 @@ class Buffers:
 
     @property
     def products(self) -> Tensor:
-        """Room for the input products of some time steps, `(2, product_rows, 4 * dim)`."""
+        """Buffer for the input products of some time steps, `(2, product_rows, 4 * dim)`."""
         if self._products is None:
             self._products = self._empty(2, self.product_rows, 4 * self._config.dim)
         return self._products
@@ -299,8 +309,10 @@ class Buffers:
         self.memory = start.memory[layer].index_select(1, order).float()
 
     def rows(self, rows: int) -> _Step:
-        """Give the buffers of a step with so many rows."""
+        """Return the buffers of a step with so many rows."""
         dim, width = self._config.dim, self._config.projection_dim
+        # A prefix of each buffer, so that a product's two directions lie without a gap. State is
+        # sliced instead: rows that are dropped keep theirs.
         cells = self._cells[: 2 * rows * dim].view(2, rows, dim)
         projected = self._projected[: 2 * rows * width].view(2, rows, width)
         return _Step(

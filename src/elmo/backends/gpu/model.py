@@ -1,20 +1,20 @@
-"""The biLM fused for inference on a GPU: the same numbers as `BiLM`, tens of times faster there.
+"""The biLM for inference on a GPU: the numbers of `BiLM`, tens of times faster.
 
 What is different from the plain layers, and why it is fast:
 
-* both directions run in one loop over time (`fused_layer.py`), each product a batched one of two;
-* rows of sentences that have ended drop off, and nothing is allocated inside the loop;
+* both directions run in one loop over time (`layer.py`), each product a batched one of two;
+* rows of sentences that have ended are dropped, and nothing is allocated inside the loop;
 * the input product of the first layer runs once for each distinct word, and the cell's kernel reads
   its rows by index; input products of upper layers run for many time steps at once;
-* all that lies between products is two kernels a step (`kernels/inference_cell.py`), and the second
-  writes each output where the caller wants it, in the order of the words;
+* everything between products is two kernels a step (`kernels/inference_cell.py`), and the second
+  writes each output where the caller reads it, in the order of the words;
 * characters are filtered by a table (`characters.py`);
-* a single row does nothing but read weights, for which it has kernels of its own
+* a single row is bound by reading weights, for which there are kernels of its own
   (`kernels/inference_row.py`);
 * a few sentences are a recorded CUDA graph (`kernels/inference_graphs.py`), one alone of its own
   length, several filled up to one of a few shapes.
 
-Where Triton cannot run, plain PyTorch does the same between the products.
+Where Triton cannot run, plain PyTorch computes what lies between the products.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from elmo.backends.base import Backend, WordCache, WordSource
 from elmo.backends.gpu.characters import FusedCharacterEncoder
 from elmo.backends.gpu.kernels.gpu import next_power_of_2, triton_ready
 from elmo.backends.gpu.kernels.inference_graphs import GraphCache, Tensors
-from elmo.backends.gpu.layer import Buffers, FusedLayer, ProductRoom, product_bytes
+from elmo.backends.gpu.layer import Buffers, FusedLayer, ProductLimits, product_bytes
 from elmo.backends.gpu.word_table import DeviceWordCache
 from elmo.errors import ConfigError
 from elmo.model.bilm import BiLM, State, pack_on, padded_places, zero_state
@@ -57,12 +57,12 @@ _GRAPH_STEPS = 8
 """What the time steps of several sentences are filled up to a multiple of."""
 _GRAPH_PRODUCTS = {"fp32": 1 << 27, "bf16": 1 << 32, "fp16": 1 << 32}
 """So many products in a time step take a GPU about as long as their launches take the host."""
-_GRAPH_ROOM = 8
-"""A recording, which keeps its memory, may take this part of what input products may take."""
+_GRAPH_SHARE = 8
+"""A recording, which keeps its memory, may take one part in so many of the limit of products."""
 
 
 class _Batch(NamedTuple):
-    """How sentences are laid out for reading; see `batching.Packing`."""
+    """How sentences are laid out for reading; see `elmo.model.bilm.Packing`."""
 
     places: Tensor
     """Which word stands at each place, reading forwards and backwards, int64 `(2, n)`."""
@@ -71,7 +71,8 @@ class _Batch(NamedTuple):
     batch_sizes: list[int]
     """Rows of each time step."""
     going: Tensor | None = None
-    """Where rows whose sentence has ended stay: which go on at each step, int32 `(steps, rows)`."""
+    """1 for rows that have a word at a step, 0 for those whose sentence has ended but that are
+    computed nevertheless, int32 `(steps, rows)`; None if ended rows are dropped."""
 
 
 class GPUBackend(Backend):
@@ -113,7 +114,7 @@ class GPUBackend(Backend):
                 FusedLayer(sides, self.config, self._dtype, place, self._compiled)
                 for sides in zip(bilm.cells(0), bilm.cells(1), strict=True)
             ]
-        self._room = ProductRoom.on(place)
+        self._product_limits = ProductLimits.on(place)
         self._graphs = GraphCache() if place.type == "cuda" else None
 
     def _cache_words(self, source: WordSource, capacity: int) -> WordCache:
@@ -121,7 +122,7 @@ class GPUBackend(Backend):
 
     @torch.no_grad()
     def encode_words(self, ids: Tensor) -> Tensor:
-        """Give the context-free vectors of words; see `BiLMBase.encode_words`."""
+        """Encode words without their context; see `BiLMBase.encode_words`."""
         with exact_products(self.device), on_device(self.device):
             vectors: Tensor = (self._characters or self._encoder)(checked_ids(ids))
         return vectors
@@ -141,6 +142,8 @@ class GPUBackend(Backend):
         if not lengths:
             return [vectors.new_empty(0, self.config.output_dim)] * depth, start
         with exact_products(self.device), on_device(self.device):
+            # A sentence alone is recorded by its length, so that nothing is padded. Several are
+            # padded to one of a few shapes. All others are launched step by step.
             if len(lengths) == 1 and len(tokens) <= _GRAPH_WORDS and self._graphs is not None:
                 outputs, *final = self._graphs.run(
                     (len(tokens), depth),
@@ -173,14 +176,17 @@ class GPUBackend(Backend):
     # --- reading ----------------------------------------------------------------------------------
 
     def _read_one(self, vectors: Tensor, start: State, depth: int) -> tuple[Tensor, Tensor, Tensor]:
-        """Read one sentence whose words have the vectors `(n, projection_dim)`, all on the GPU."""
+        """Read one sentence whose words have the vectors `(n, projection_dim)`.
+
+        Everything is computed on the GPU: a recording cannot copy from the host.
+        """
         n = len(vectors)
         forwards = torch.arange(n, device=self.device)
         batch = _Batch(torch.stack([forwards, n - 1 - forwards]), forwards[:1], [1] * n)
         return self._read_batch(vectors, batch.places, batch, start, depth)
 
     def _recorded_shape(self, lengths: Sequence[int]) -> tuple[int, int] | None:
-        """Give rows and time steps of a recording that some sentences fit into, if it pays."""
+        """Return rows and time steps of the recording for a batch; None if it would be no gain."""
         longest = max(lengths)
         if self._graphs is None or not self._graphs.works or not self._compiled:
             return None
@@ -191,7 +197,7 @@ class GPUBackend(Backend):
         weights = 2 * self.config.dim * 5 * self.config.projection_dim
         pays = rows * weights <= _GRAPH_PRODUCTS[self.precision]
         needed = rows * steps * product_bytes(self.config, self._dtype)
-        fits = needed * _GRAPH_ROOM <= self._room.table
+        fits = needed * _GRAPH_SHARE <= self._product_limits.table
         return (rows, steps) if pays and fits else None
 
     def _read_recorded(
@@ -203,13 +209,19 @@ class GPUBackend(Backend):
         depth: int,
         shape: tuple[int, int],
     ) -> Tensors:
-        """Do as `_read_batch` by a recording: sentences are filled up to its rows and steps."""
+        """Read as `_read_batch` does, by a recording of `(rows, steps)`.
+
+        Sentences are padded to its steps and missing rows are filled up, so that few shapes are
+        recorded; what is computed for padding is dropped.
+        """
         assert self._graphs is not None
         rows, steps = shape
         n, n_missing = len(tokens), rows - len(lengths)
+        # Layout and sizes go to the GPU in one copy, before the replay: a graph cannot copy.
         sizes = np.asarray([*lengths, *[0] * n_missing], dtype=np.int64)
         layout = np.concatenate([padded_places(sizes, steps).ravel(), sizes])
         places, on_sizes = torch.split(send(layout, self.device), [2 * rows * steps, rows])
+        # As many words as the recording has places; word 0 stands behind the last one.
         by_place = vectors[functional.pad(tokens, (0, rows * steps - n))]
         before = (functional.pad(part, (0, 0, 0, n_missing)) for part in start)
 
@@ -227,7 +239,7 @@ class GPUBackend(Backend):
 
         Args:
             vectors: Vectors of the words, one sentence after another, `(steps * rows,
-                projection_dim)`; behind them something.
+                projection_dim)`; those behind the last word are never read.
             places: Which of them is read at each place, int64 `(2, steps * rows)`.
             sizes: Words of each sentence, int64 `(rows,)`.
             start: The state before the first word.
@@ -235,6 +247,7 @@ class GPUBackend(Backend):
         """
         rows = len(sizes)
         steps = places.shape[1] // rows
+        # Rows do not become fewer: those that have ended are computed and their results dropped.
         going = (torch.arange(steps, device=self.device)[:, None] < sizes).int()
         batch = _Batch(places, torch.arange(rows, device=self.device), [rows] * steps, going)
         return self._read_batch(vectors, places, batch, start, depth)
@@ -258,11 +271,14 @@ class GPUBackend(Backend):
         n, width = words.shape[1], config.projection_dim
         outputs = torch.empty(depth, n, config.output_dim, device=self.device)
         final = zero_state(config, len(batch.order), vectors)
-        buffers = Buffers(config, batch.batch_sizes, self._dtype, self.device, self._room)
+        buffers = Buffers(config, batch.batch_sizes, self._dtype, self.device, self._product_limits)
         inputs, index = vectors.to(self._dtype), words
+        # What the layer below computed, in the order of reading: `(2, n, projection_dim)`.
         reading: Tensor | None = None
         for number, layer in enumerate(self._layers[:depth]):
             buffers.begin(start, number, batch.order)
+            # The kernels write each output twice: for the caller, in the order of the words, with
+            # the residual added; and for the layer above, in the order of reading and in `dtype`.
             above = None
             if number + 1 < depth:
                 above = torch.empty(2, n, width, dtype=self._dtype, device=self.device)
@@ -273,6 +289,7 @@ class GPUBackend(Backend):
                 else layer.products(reading, batch.batch_sizes, buffers)
             )
             layer.read(products, batch.places, buffers, below, outputs[number], above, batch.going)
+            # The buffers' rows are sorted by length, those of the caller are not.
             final.hidden[number].index_copy_(1, batch.order, buffers.hidden.float())
             final.memory[number].index_copy_(1, batch.order, buffers.memory)
             reading = above
@@ -280,5 +297,5 @@ class GPUBackend(Backend):
 
 
 def on_device(device: torch.device) -> AbstractContextManager[object]:
-    """Make a GPU the current one: kernels of Triton are launched there, wherever their data is."""
+    """Make a GPU the current one: Triton launches kernels there, wherever their data is."""
     return torch.cuda.device(device) if device.type == "cuda" else nullcontext()

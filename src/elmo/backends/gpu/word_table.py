@@ -1,10 +1,10 @@
-"""Context-free word vectors that stay on a GPU: new words are spelt and sent once.
+"""The cache of context-free word vectors in GPU memory: new words are sent once, as characters.
 
 The host keeps a slot for each known word, the GPU a table with a row for each slot. Mapping a word
 to its slot is all the host does for a known word, millions of times a second: one lookup in a
 dictionary, in a loop that runs in C (`kernels/word_numbers.py`, or inside of Python and NumPy where
-that cannot be built). All words of a call are looked up ahead, in the order given: batches take
-sentences from here and there, and lookups that jump about in memory take longer.
+that cannot be built). All words of a call are looked up ahead, in the order given: the sentences of
+a batch come from anywhere in the call, and random access to memory takes longer.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ Flags = npt.NDArray[np.bool_]
 _FIRST_WINDOW_BATCHES = 1
 """Batches whose sentences are looked up and sorted together at the beginning of a call."""
 _GPU_BOUND_WEIGHTS = 16_000_000
-"""A GPU that multiplies each word with so many weights takes longer than the host with words."""
+"""With so many weights to multiply for each word, a GPU takes longer than the host."""
 _EXACT_COST = 16
 """How many times as long a GPU takes for a product in float32."""
 _MOST_AHEAD = 1 << 18
-"""Distinct words that are looked up ahead at most: those that are new are spelt at once."""
+"""Distinct words that are looked up ahead at most: new ones are computed at once."""
 
 
 class DeviceWordCache(WordCache):
@@ -92,9 +92,9 @@ class DeviceWordCache(WordCache):
         """Cut a call into windows and look up their words ahead; see `WordCache.windows`.
 
         A GPU computes a window while the host looks up the words of the next one. The first is
-        small, so that there is soon something to compute; each of the others is twice as large.
-        With a small model the GPU is done before the host anyway, and one window is best: in the
-        batches of several, more time steps are launched.
+        small, so that the GPU starts soon; each of the others is twice as large. With a small model
+        the GPU is done before the host anyway, and one window is best: the batches of several have
+        more time steps to launch.
         """
         if len(sentences) == 1:  # nothing could be looked up meanwhile
             yield 0, ListedSentences(self, sentences)
@@ -107,7 +107,7 @@ class DeviceWordCache(WordCache):
             first, size = first + size, 2 * size
 
     def _try_ahead(self, sentences: Sequence[Words], first: int) -> Sentences:
-        """Look up the words of sentences ahead, if the GPU's memory is enough."""
+        """Look up the words of sentences ahead, if the GPU has memory for them."""
         try:
             return self.read_ahead(sentences, first)
         except RuntimeError as error:
@@ -134,52 +134,57 @@ class DeviceWordCache(WordCache):
         """
         with interrupts_later(), self._lock:
             slots = self._find(sentences, first)
+            # Beyond either bound batches look up their own words: the table has no slots for more,
+            # and computing all new words at once would take too much memory.
             limit = min(self._capacity, _MOST_AHEAD)
             distinct, tokens = _renumber(slots, self._limit())
             if len(distinct) > limit:
-                self._slots.drop(self._slots.take_new())
+                self._slots.drop(self._slots.pop_new())
                 return ListedSentences(self, sentences)
             text = self._read(distinct, tokens)
         sizes = np.fromiter(map(len, sentences), dtype=np.int64, count=len(sentences))
         return SentencesReadAhead(text, np.cumsum(sizes) - sizes, sizes)
 
     def _limit(self) -> int:
-        """Give a bound of the numbers of words: slots, then new ones."""
+        """Return the bound of the numbers of words: slots, then new words."""
         return self._capacity + self._slots.n_new
 
     def _read(self, distinct: Numbers, tokens: Numbers) -> _Text:
-        """Give the words of a text, new ones among them, and remember those.
+        """Gather the vectors of a text's words; compute and remember those that are new.
 
         Args:
             distinct: Their numbers, sorted, `(m,)`: slots, then new words.
             tokens: Which of them stands at each place, `(n,)`.
         """
-        new_words = self._slots.take_new()
+        # Numbers of new words lie above all slots: `distinct` is sorted, so they are at its end.
+        new_words = self._slots.pop_new()
         known = distinct[: len(distinct) - len(new_words)]
+        # Marks the words of this batch, whose slots must not be reused below.
         self._batch += 1
         self._used[known] = self._batch
         try:
             new_cut = self.source.ids.are_cut(new_words)
             new = self._obtain(new_words)
+            # Gathered before new vectors replace old rows: the stream keeps this order.
             vectors = self._table.index_select(0, send(known, self._device))
             if new_words:
                 vectors = torch.cat([vectors, new])
-            slots = self._room_for(len(new_words))
+            slots = self._free_slots(len(new_words))
             if len(slots):
                 self._table.index_copy_(0, send(slots, self._device), new[: len(slots)])
         except BaseException:  # such as too little memory: the words are as unknown as before
             self._slots.drop(new_words)
             raise
-        cut = np.concatenate([self._cut[known], new_cut])
+        cut = np.concatenate([self._cut[known], new_cut])  # before slots change hands
         self._remember(new_words, slots, new_cut)
         return _Text(vectors, tokens, cut)
 
     def _find(self, sentences: Sequence[Words], first: int = 0) -> Numbers:
-        """Give the slot of every word, new words included, `(n,)`; say what is not a word."""
+        """Return the number of every word, `(n,)`; raise an error that names what is not a word."""
         try:
             return self._slots.find(sentences)
         except BaseException as error:
-            self._slots.drop(self._slots.take_new())
+            self._slots.drop(self._slots.pop_new())
             if isinstance(error, InputError | TypeError):  # the latter: nothing that can be a key
                 for _ in checked_sentences(sentences, first):  # names the place
                     pass
@@ -204,28 +209,30 @@ class DeviceWordCache(WordCache):
         return vectors
 
     def _remember(self, words: Sequence[str], slots: Numbers, cut: Flags) -> None:
-        """Note where the vectors of new words are; those for which there was no room are forgotten.
+        """Store where the vectors of new words are; those for which there was no slot are dropped.
 
         Args:
             words: New words.
-            slots: Of the first of them, `(k,)`, as `_room_for` gave them.
+            slots: Of the first of them, `(k,)`, as `_free_slots` returned them.
             cut: Which words are longer than the model reads, `(len(words),)`.
         """
         kept = words[: len(slots)]
         self._slots.drop(words[len(kept) :])
+        # From numbers above all slots to slots.
         self._slots.update(zip(kept, slots.tolist(), strict=True))
         n_empty = min(len(kept), self._capacity - len(self._words))
         self._words += kept[:n_empty]
+        # The other slots belonged to words that are now forgotten.
         for slot, word in zip(slots[n_empty:].tolist(), kept[n_empty:], strict=True):
             self._slots.drop([self._words[slot]])
             self._words[slot] = word
         self._cut[slots] = cut[: len(kept)]
 
-    def _room_for(self, number: int) -> Numbers:
-        """Give slots for at most so many words.
+    def _free_slots(self, number: int) -> Numbers:
+        """Return slots for at most so many words.
 
-        Empty ones come first, then those of the words that were not asked for longest; the words of
-        this batch stay.
+        Empty ones come first, then those of the least recently used words; the words of this batch
+        stay.
         """
         filled = len(self._words)
         empty = np.arange(filled, min(self._capacity, filled + number))
@@ -233,6 +240,7 @@ class DeviceWordCache(WordCache):
         more = min(number - len(empty), self._capacity)
         if not more:
             return empty
+        # The `more` smallest batch numbers; not those of this batch, if there are too few others.
         oldest = np.argpartition(self._used, more - 1)[:more]
         oldest = oldest[self._used[oldest] < self._batch]
         self._used[oldest] = self._batch
@@ -289,9 +297,9 @@ def _as_batch(vectors: Tensor, tokens: Numbers, cut: Flags) -> WordsOfBatch:
 
 
 class _Slots(defaultdict[str, int]):
-    """Slots by word. A word that is not there gets a number above all slots and counts as new.
+    """Slots by word. A word that has none gets a number above all slots and counts as new.
 
-    All of it happens inside of a dictionary, without a step in Python: texts bring many new words.
+    A missing key is numbered by the dictionary's default factory, in C: texts have many new words.
 
     Args:
         capacity: How many slots there are.
@@ -308,25 +316,26 @@ class _Slots(defaultdict[str, int]):
 
     @property
     def n_new(self) -> int:
-        """How many words were new since `take_new`."""
+        """How many words were new since `pop_new`."""
         return len(self) - self._n_known
 
     def find(self, sentences: Sequence[Words]) -> Numbers:
-        """Give the number of every word, one sentence after another, `(n,)`.
+        """Return the number of every word, one sentence after another, `(n,)`.
 
         Raises:
             InputError: Something new is not a word.
         """
-        self.drop(self.take_new())  # what a call that failed in between may have left
+        self.drop(self.pop_new())  # what a call that failed in between may have left
         listed = sentences if isinstance(sentences, list) else list(sentences)
         found = find_words(listed, self, self._capacity)
         if found is None:
-            self.drop(self.take_new())  # what was found before something unusual was met
+            self.drop(self.pop_new())  # what was found before something unusual was met
             found = self.find_in_python(sentences)
         return found
 
     def find_in_python(self, sentences: Sequence[Words]) -> Numbers:
-        """Do as `find`: the reference, and the way where nothing can be built."""
+        """Compute `find` in Python: the reference, and the fallback without a compiler."""
+        # All three run in C: one step of the loop is one lookup, which numbers missing words.
         words = chain.from_iterable(sentences)
         n = sum(map(len, sentences))
         slots = np.fromiter(map(self.__getitem__, words), dtype=np.int64, count=n)
@@ -335,25 +344,25 @@ class _Slots(defaultdict[str, int]):
                 raise InputError(f"received {new!r}, expected a word")
         return slots
 
-    def take_new(self) -> list[str]:
-        """Give the words that were new since the last time."""
+    def pop_new(self) -> list[str]:
+        """Return the words that were new since the last call, and begin anew."""
         new = self._latest()
         self._begin()
         return new
 
     def _latest(self) -> list[str]:
-        """Give the new words in the order in which they came, as a dictionary keeps them."""
+        """Return the new words in the order in which they came, as a dictionary keeps them."""
         return list(islice(reversed(self), self.n_new))[::-1]
 
     def drop(self, words: Sequence[str]) -> None:
-        """Forget words; none may be new."""
+        """Remove words; none of them may count as new."""
         for word in words:
             del self[word]
         self._n_known -= len(words)
 
 
 def _renumber(numbers: Numbers, limit: int) -> tuple[Numbers, Numbers]:
-    """Give the distinct numbers, sorted, and for each number its place among them.
+    """Return the distinct numbers, sorted, and for each number its index among them.
 
     Args:
         numbers: Each from 0 to `limit - 1`.
@@ -366,7 +375,7 @@ def _renumber(numbers: Numbers, limit: int) -> tuple[Numbers, Numbers]:
 def _renumber_runs(
     numbers: Numbers, starts: Numbers, sizes: Numbers, limit: int
 ) -> tuple[Numbers, Numbers]:
-    """Do the same with runs of an array; see `renumber_runs`."""
+    """Renumber runs of an array by the fastest way; see `renumber_runs`."""
     found = None
     if not _are_few(int(sizes.sum()), limit):
         found = renumber_runs(numbers, starts, sizes, limit)
@@ -376,13 +385,13 @@ def _renumber_runs(
 def renumber_in_numpy(
     numbers: Numbers, starts: Numbers, sizes: Numbers, limit: int
 ) -> tuple[Numbers, Numbers]:
-    """Do the same: the reference, the way for a few, and that where nothing can be built."""
+    """Compute `renumber_runs` in NumPy: the reference, for a few, and without a compiler."""
     run, place = ragged_positions(sizes)
     chosen = numbers[starts[run] + place]
     if _are_few(len(chosen), limit):
         distinct, inverse = np.unique(chosen, return_inverse=True)
         return distinct, inverse
-    # Without sorting: a tenth of the time.
+    # Without sorting, which would take ten times as long: mark what occurs, number the marks.
     seen = np.zeros(limit, dtype=bool)
     seen[chosen] = True
     distinct = np.flatnonzero(seen)
@@ -392,5 +401,5 @@ def renumber_in_numpy(
 
 
 def _are_few(numbers: int, limit: int) -> bool:
-    """Tell whether sorting so many numbers takes less time than looking through all."""
+    """Return whether sorting so many numbers is faster than a pass over all possible ones."""
     return 8 * numbers < limit
