@@ -109,7 +109,7 @@ def evaluate(
     if predictions is not None:
         for path in data:
             refuse_to_replace(path, predictions)
-    head = TrainedTask.load(
+    head = TrainedTask(
         folder, model=model, device=device, cache=cache or cache_folder("layers"), quiet=quiet
     )
     examples = head.read(data)
@@ -155,7 +155,7 @@ def predict(
     from elmo.tasks.run.trained import TrainedTask
     from elmo.text.files import refuse_to_replace
 
-    head = TrainedTask.load(folder, model=model, device=device, tokenizer=tokenizer)
+    head = TrainedTask(folder, model=model, device=device, tokenizer=tokenizer)
     if out is not None and text != "-":
         refuse_to_replace(text, out)
     with _opened(out) as file:

@@ -36,4 +36,4 @@ def load(folder: str | Path, *, model: str | None = None, device: str = "auto") 
     """
     from elmo.tasks.run.trained import TrainedTask
 
-    return TrainedTask.load(Path(folder), model=model, device=device)
+    return TrainedTask(Path(folder), model=model, device=device)

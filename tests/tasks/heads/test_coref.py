@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 import elmo.tasks.heads.coref as coref_module
 from elmo.errors import ElmoWarning, InputError
-from elmo.tasks.heads.coref import Coref, CorefBatch, grouped
-from elmo.tasks.heads.span_candidates import candidate_spans, cluster_numbers
+from elmo.tasks.heads.coref import Coref, CorefBatch, candidate_spans, cluster_numbers, grouped
 from elmo.tasks.heads.span_scores import (
     Antecedents,
     AntecedentScorer,

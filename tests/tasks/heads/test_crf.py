@@ -7,7 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elmo.tasks.heads.crf import FORBIDDEN, Crf, TagRules, tag_rules, viterbi
+from elmo.tasks.heads.crf import FORBIDDEN, Crf, tag_rules, viterbi
 from elmo.tasks.tag_schemes import spans_of, to_bioes, to_iob2
 
 TAGS = {"iob2": ["O", "B-X", "I-X", "B-Y", "I-Y"], "bioes": ["O", "B-X", "I-X", "E-X", "S-X"]}
@@ -15,7 +15,7 @@ TAGS = {"iob2": ["O", "B-X", "I-X", "B-Y", "I-Y"], "bioes": ["O", "B-X", "I-X", 
 
 def everything_allowed(n):
     every = torch.ones(n, dtype=torch.bool)
-    return TagRules(torch.ones(n, n, dtype=torch.bool), every, every)
+    return torch.ones(n, n, dtype=torch.bool), every, every
 
 
 def some_rules(n, generator):
@@ -24,7 +24,7 @@ def some_rules(n, generator):
     allowed[0], allowed[:, 0] = True, True
     start, end = (torch.rand(n, generator=generator) < 0.6 for _ in range(2))
     start[0], end[0] = True, True
-    return TagRules(allowed, start, end)
+    return allowed, start, end
 
 
 def crf_and_scores(seed, n_tags, lengths, rules=None):
@@ -112,18 +112,18 @@ def test_gradients_are_finite_under_rules():
 def test_the_rules_allow_exactly_the_tags_of_spans(scheme):
     """A sequence keeps to the rules if and only if writing its spans down gives it back."""
     tags = TAGS[scheme]
-    rules = tag_rules(tags, scheme)
+    transitions, start, end = tag_rules(tags, scheme)
     written = to_iob2 if scheme == "iob2" else to_bioes
     for path in product(range(len(tags)), repeat=3):
         names = [tags[tag] for tag in path]
-        keeps = bool(rules.start[path[0]] and rules.end[path[-1]])
-        keeps = keeps and all(rules.transitions[a, b] for a, b in pairwise(path))
+        keeps = bool(start[path[0]] and end[path[-1]])
+        keeps = keeps and all(transitions[a, b] for a, b in pairwise(path))
         assert keeps == (written(spans_of(names), 3) == names), names
 
 
 def test_padding_does_not_change_the_best_path():
     crf, scores, mask = crf_and_scores(3, 4, [3, 5])
-    alone = viterbi(scores[:1, :3], mask[:1, :3], *crf.tables())
+    alone = viterbi(scores[:1, :3], mask[:1, :3], crf.tables())
     assert crf.decode(scores, mask)[0] == alone[0]
 
 

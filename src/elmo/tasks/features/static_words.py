@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from itertools import chain
 from typing import Self
 
 import torch
 from torch import Tensor, nn
 
 from elmo.errors import ConfigError
-from elmo.text.vector_sources import VectorSource
+from elmo.tasks.readers.examples import Words
+from elmo.tasks.settings import TaskSettings
+from elmo.text.vector_sources import VectorSource, open_vectors
 
 UNKNOWN = 0
 """Row of all words without a vector; it is learned."""
@@ -51,6 +54,24 @@ class StaticWords(nn.Module):
         else:
             self.register_buffer("table", vectors)
         self._looked_up = set(words)
+
+    @classmethod
+    def chosen(
+        cls, settings: TaskSettings, training: Iterable[Words], others: Iterable[Words]
+    ) -> Self | None:
+        """Build the table that settings ask for, if any.
+
+        Args:
+            settings: The user's choices.
+            training: Sentences of the training data.
+            others: Further sentences that will be read.
+        """
+        if settings.static == "glove":
+            words = {word for sentence in chain(training, others) for word in sentence}
+            return cls.from_source(open_vectors(settings.vectors), words, settings.tune_vectors)
+        if settings.static == "random":
+            return cls.random(training, settings.random_dim)
+        return None
 
     @classmethod
     def from_source(cls, source: VectorSource, words: Iterable[str], learned: bool) -> Self:

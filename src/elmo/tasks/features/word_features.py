@@ -9,11 +9,12 @@ import torch
 from torch import Tensor, nn
 
 from elmo.model.bilm import BiLM
+from elmo.model.checkpoint import Checkpoint
 from elmo.model.scalar_mix import ScalarMix
 from elmo.module import Mix, fixed_mix_weights
 from elmo.tasks.features.static_words import StaticWords
 from elmo.tasks.heads.base import FeatureDims, WordVectors
-from elmo.tasks.settings import ElmoPlace
+from elmo.tasks.settings import ElmoPlace, Recipe, TaskSettings
 
 
 @dataclass(frozen=True)
@@ -102,6 +103,34 @@ class WordFeatures(nn.Module):
             return output.layers[:, output.mask].unbind(0)
         assert inputs.layers is not None
         return inputs.layers.float().unbind(1)
+
+
+def join_features(
+    settings: TaskSettings,
+    recipe: Recipe,
+    static: StaticWords | None,
+    checkpoint: Checkpoint | None,
+) -> WordFeatures:
+    """Return the features that settings ask for.
+
+    Args:
+        settings: The user's choices.
+        recipe: Sizes and training of the task.
+        static: Vectors without context, if used.
+        checkpoint: The biLM, if used.
+    """
+    if checkpoint is None:
+        return WordFeatures(static, None)
+    choice = ElmoChoice(
+        n_layers=checkpoint.config.n_layers + 1,
+        dim=checkpoint.config.output_dim,
+        at=settings.elmo_at,
+        mix=settings.mix,
+        mix_l2=recipe.mix_l2,
+        dropout=recipe.elmo_dropout,
+    )
+    bilm = BiLM.from_checkpoint(checkpoint) if settings.finetune_elmo else None
+    return WordFeatures(static, choice, bilm)
 
 
 def _mix(elmo: ElmoChoice) -> ScalarMix:

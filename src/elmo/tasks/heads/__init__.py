@@ -10,8 +10,7 @@
 - `qa`: answers as spans of a paragraph.
 - `passages`: questions and answers of `qa` as words.
 - `coref`: clusters of spans.
-- `span_candidates`: the spans of a document, and which are mentions.
-- `span_scores`: vectors and scores of spans.
+- `span_scores`: vectors and scores of the spans of `coref`.
 - `encoders`: recurrent encoders, attention, dropout and pooling.
 """
 

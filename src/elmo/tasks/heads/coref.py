@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
+import numpy.typing as npt
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -31,7 +32,6 @@ from torch import Tensor, nn
 from elmo.errors import InputError
 from elmo.tasks.heads.base import FeatureDims, Head, Layout, Task, WordVectors, shown_span
 from elmo.tasks.heads.encoders import BiLstm
-from elmo.tasks.heads.span_candidates import candidate_spans, cluster_numbers, warn_of_long_mentions
 from elmo.tasks.heads.span_scores import (
     Antecedents,
     AntecedentScorer,
@@ -46,7 +46,7 @@ from elmo.tasks.metrics.clusters import (
     without_singletons,
 )
 from elmo.tasks.readers.examples import Document, Span, Words
-from elmo.tasks.readers.files import sentences_of
+from elmo.tasks.readers.files import sentences_of, warn_of
 from elmo.tasks.readers.formats import read_documents
 from elmo.tasks.settings import ReadOptions, Recipe
 
@@ -65,6 +65,7 @@ _RARE = -4.0
 """Initial log-odds of a span to be a mention: one in fifty."""
 
 Clusters = list[list[Span]]
+Integers = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -214,6 +215,73 @@ def grouped(spans: Sequence[Span], antecedents: Sequence[int], alone: Sequence[b
             cluster_of[number] = cluster_of[antecedent]
         members.setdefault(cluster_of[number], []).append(spans[number])
     return [group for first, group in members.items() if len(group) > 1 or alone[first]]
+
+
+def candidate_spans(lengths: Sequence[int], longest: int) -> Integers:
+    """Enumerate all spans of up to `longest` words within sentences.
+
+    Args:
+        lengths: Words of each sentence of a document.
+        longest: Words of a span at most.
+
+    Returns:
+        First words, words after the last, and numbers of sentences, `(3, spans)`, words counted
+        over the whole document; sorted by first words, then by length.
+    """
+    sentence_of = np.repeat(np.arange(len(lengths)), lengths)
+    ends = np.cumsum(lengths)[sentence_of] if len(lengths) else sentence_of
+    starts = np.arange(len(sentence_of)).reshape(-1, 1)
+    stops = starts + np.arange(1, longest + 1).reshape(1, -1)
+    inside = stops <= ends.reshape(-1, 1)
+    starts, stops = np.broadcast_to(starts, stops.shape)[inside], stops[inside]
+    return np.stack([starts, stops, sentence_of[starts]])
+
+
+def cluster_numbers(spans: Integers, clusters: Sequence[Sequence[Span]]) -> Integers:
+    """Return the number of each span's cluster, from 1; 0 for spans that are no mentions.
+
+    Args:
+        spans: From `candidate_spans`, `(3, spans)`.
+        clusters: Mentions of a document.
+
+    Returns:
+        Shape `(spans,)`.
+    """
+    longest = int((spans[1] - spans[0]).max(initial=1))
+    table: Integers = np.zeros((int(spans[1].max(initial=0)), longest), dtype=np.int64)
+    for number, cluster in enumerate(clusters, start=1):
+        for start, stop in cluster:
+            if stop <= len(table) and stop - start <= longest:
+                table[start, stop - start - 1] = number
+    numbers: Integers = table[spans[0], spans[1] - spans[0] - 1]
+    return numbers
+
+
+def warn_of_long_mentions(documents: Sequence[Document], longest: int) -> None:
+    """Warn of mentions longer than all candidates, with file and line of the first."""
+    long = [
+        (document, span)
+        for document in documents
+        for mentions in document.clusters or []
+        for span in mentions
+        if span.stop - span.start > longest
+    ]
+    total = sum(len(m) for d in documents for m in d.clusters or [])
+    warn_of(
+        f"of {total:,} mentions have more than {longest} words and cannot be found",
+        [_place_of(*one) for one in long],
+    )
+
+
+def _place_of(document: Document, span: Span) -> str:
+    """Return file and line where a mention begins."""
+    first = 0
+    for words, line in zip(document.sentences, document.lines, strict=False):
+        if span.start < first + len(words):
+            file = document.place.rpartition(", line ")[0]
+            return f"{file}, line {line + span.start - first}"
+        first += len(words)
+    return document.place or "a text"
 
 
 @dataclass(frozen=True)

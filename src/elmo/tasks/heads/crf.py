@@ -7,7 +7,6 @@ All tables are for tags in a fixed order: `transitions[i, j]` for j right after 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Literal
 
 import torch
@@ -19,23 +18,18 @@ FORBIDDEN = -1e4
 """Score of a forbidden transition: nothing outweighs it, and gradients stay finite."""
 
 
-@dataclass(frozen=True)
-class TagRules:
-    """Which tags may begin, follow each other and end; True where allowed."""
-
-    transitions: Tensor
-    """`(tags, tags)`."""
-    start: Tensor
-    """`(tags,)`."""
-    end: Tensor
-    """`(tags,)`."""
+TagTables = tuple[Tensor, Tensor, Tensor]
+"""Transitions `(tags, tags)`, start `(tags,)` and end `(tags,)`."""
 
 
-def tag_rules(tags: Sequence[str], scheme: Literal["iob2", "bioes"]) -> TagRules:
-    """Return the rules of a scheme; `bioes` may be written in BILOU letters."""
+def tag_rules(tags: Sequence[str], scheme: Literal["iob2", "bioes"]) -> TagTables:
+    """Return which tags may begin, follow each other and end: True where allowed.
+
+    `bioes` may be written in BILOU letters.
+    """
     follows = _follows_iob2 if scheme == "iob2" else _follows_bioes
     n = len(tags)
-    return TagRules(
+    return (
         torch.tensor([[follows(a, b) for b in tags] for a in tags], dtype=torch.bool).view(n, n),
         torch.tensor([follows(OUTSIDE, tag) for tag in tags], dtype=torch.bool),
         torch.tensor([follows(tag, OUTSIDE) for tag in tags], dtype=torch.bool),
@@ -53,21 +47,18 @@ def _follows_bioes(first: str, second: str) -> bool:
     return inside and kind == other if prefix in "IEL" else not inside
 
 
-def viterbi(
-    scores: Tensor, mask: Tensor, transitions: Tensor, start: Tensor, end: Tensor
-) -> list[list[int]]:
+def viterbi(scores: Tensor, mask: Tensor, tables: TagTables) -> list[list[int]]:
     """Return the sequence of tags with the highest score for each sentence.
 
     Args:
         scores: Scores of tags, `(sentences, time, tags)`.
         mask: True at words, `(sentences, time)`.
-        transitions: Scores of pairs, `(tags, tags)`.
-        start: Scores at the first word, `(tags,)`.
-        end: Scores at the last word, `(tags,)`.
+        tables: Scores of pairs, of the first tag and of the last.
 
     Returns:
         For each sentence a tag for each of its words; the first of equally good ones.
     """
+    transitions, start, end = tables
     lengths = mask.sum(dim=1)
     best = scores[:, 0] + start
     backpointers: list[Tensor] = []
@@ -95,16 +86,16 @@ class Crf(nn.Module):
         rules: Allowed transitions; others have no probability, in training and in prediction.
     """
 
-    def __init__(self, rules: TagRules) -> None:
+    def __init__(self, rules: TagTables) -> None:
         super().__init__()
-        n = len(rules.start)
+        n = len(rules[0])
         self.transitions = nn.Parameter(torch.empty(n, n).uniform_(-0.1, 0.1))
         self.start = nn.Parameter(torch.empty(n).uniform_(-0.1, 0.1))
         self.end = nn.Parameter(torch.empty(n).uniform_(-0.1, 0.1))
-        for name in ("transitions", "start", "end"):
-            self.register_buffer(f"_no_{name}", ~getattr(rules, name), persistent=False)
+        for name, allowed in zip(("transitions", "start", "end"), rules, strict=True):
+            self.register_buffer(f"_no_{name}", ~allowed, persistent=False)
 
-    def tables(self) -> tuple[Tensor, Tensor, Tensor]:
+    def tables(self) -> TagTables:
         """Return transitions, start and end, `FORBIDDEN` where they are not allowed."""
         names = ("transitions", "start", "end")
         transitions, start, end = (
@@ -126,7 +117,7 @@ class Crf(nn.Module):
 
     def decode(self, scores: Tensor, mask: Tensor) -> list[list[int]]:
         """Return the most probable tags of each sentence; see `viterbi`."""
-        return viterbi(scores.float(), mask, *self.tables())
+        return viterbi(scores.float(), mask, self.tables())
 
     def _score(self, scores: Tensor, tags: Tensor, mask: Tensor) -> Tensor:
         transitions, start, end = self.tables()

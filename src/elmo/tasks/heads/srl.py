@@ -38,6 +38,7 @@ from elmo.tasks.settings import ReadOptions, Recipe
 from elmo.tasks.tag_schemes import spans_of
 
 _FLAG_DIM = 32
+_TABLES = ("transitions", "start", "end")
 _FINDER_SHARE = 2
 """The biLSTM that finds predicates is narrower by this factor."""
 
@@ -88,10 +89,8 @@ class RoleLabeler(Head[SrlBatch, SrlPrediction]):
         finder = max(1, recipe.hidden // _FINDER_SHARE)
         self.finder = BiLstm(dims.input, finder, 1, recipe.dropout)
         self.finder_output = nn.Linear(2 * finder + dims.output, 1)
-        rules = tag_rules(tags, "iob2")
-        for name in ("transitions", "start", "end"):
-            scores = torch.where(getattr(rules, name), 0.0, FORBIDDEN)
-            self.register_buffer(f"_{name}", scores, persistent=False)
+        for name, allowed in zip(_TABLES, tag_rules(tags, "iob2"), strict=True):
+            self.register_buffer(name, torch.where(allowed, 0.0, FORBIDDEN), persistent=False)
 
     def roles(self, words: WordVectors, layout: Layout, flags: Tensor) -> Tensor:
         """Return the scores of tags, `(frames, time, tags)`, for flags `(frames, time)`."""
@@ -143,8 +142,8 @@ class RoleLabeler(Head[SrlBatch, SrlPrediction]):
         flags = _flags([predicate for _, predicate in asked], chosen.mask.shape[1])
         chosen, flags = send((chosen, flags), layout.mask.device)
         scores = self.roles(words, chosen, flags).float().log_softmax(dim=-1)
-        tables = (getattr(self, f"_{name}") for name in ("transitions", "start", "end"))
-        return viterbi(scores, chosen.mask, *tables)
+        transitions, start, end = (getattr(self, name) for name in _TABLES)
+        return viterbi(scores, chosen.mask, (transitions, start, end))
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ import csv
 import io
 import json
 from collections.abc import Callable, Iterable, Sequence
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,8 +21,10 @@ import numpy as np
 from elmo.errors import InputError, MissingFileError
 from elmo.runtime.files import write_text
 from elmo.tasks.readers.coreference import find_documents
-from elmo.tasks.readers.files import json_lines, numbered_lines
-from elmo.text.files import COMPRESSED, TextFile, open_bytes
+from elmo.tasks.readers.files import numbered_lines
+from elmo.tasks.readers.tables import table_rows
+from elmo.tasks.settings import ReadOptions
+from elmo.text.files import COMPRESSED, TextFile
 
 TUNED_PAIRS = 1_000
 """Pairs of SNLI's dev set that are held out."""
@@ -50,12 +52,11 @@ def split_snli(source: Path, out: Path) -> Parts:
 
     From `snli_1.0_dev.jsonl`, `snli_1.0_test.jsonl` and `cad-train.tsv`.
     """
-    given = _pairs_of_lines(_find(source, "snli_1.0_dev.jsonl"))
-    test = _pairs_of_lines(_find(source, "snli_1.0_test.jsonl"))
-    groups = _grouped(given, lambda pair: _key(pair["sentence1"]))
-    dev = _drawn(groups, TUNED_PAIRS)
+    given = _pairs(_find(source, "snli_1.0_dev.jsonl"))
+    test = _pairs(_find(source, "snli_1.0_test.jsonl"))
+    dev = _drawn_premises(given, TUNED_PAIRS)
     known = {_key(pair["sentence1"]) for pair in (*dev, *test)}
-    more = _pairs_of_table(_find(source, "cad-train.tsv"))
+    more = _pairs(_find(source, "cad-train.tsv"))
     train = [pair for pair in (*given, *more) if _key(pair["sentence1"]) not in known]
     return _write_parts(out, ".jsonl", [train, dev, test], _as_json_lines)
 
@@ -65,7 +66,7 @@ def split_squad(source: Path, out: Path) -> Parts:
 
     From `train-v1.1*.json` and `dev-v1.1*.json`.
     """
-    content = _json(_find(source, "train-v1.1*.json"))
+    content = json.loads(_text(_find(source, "train-v1.1*.json")))
     articles = content["data"]
     order = np.random.default_rng(0).permutation(len(articles))
     tuned = set(order[: max(1, round(TUNED_ARTICLES * len(articles)))].tolist())
@@ -73,7 +74,7 @@ def split_squad(source: Path, out: Path) -> Parts:
         {**content, "data": [a for k, a in enumerate(articles) if (k in tuned) == held]}
         for held in (False, True)
     ]
-    test = _json(_find(source, "dev-v1.1*.json"))
+    test = json.loads(_text(_find(source, "dev-v1.1*.json")))
     return _write_parts(out, ".json", [*parts, test], lambda part: json.dumps(part) + "\n")
 
 
@@ -148,20 +149,9 @@ def _text(path: Path) -> str:
         return "".join(f"{line}\n" for line in lines)
 
 
-def _json(path: Path) -> Any:
-    content, stored = open_bytes(path)
-    with stored:
-        return json.loads(content.read())
-
-
-def _pairs_of_lines(path: Path) -> list[dict[str, Any]]:
+def _pairs(path: Path) -> list[dict[str, str]]:
     keys = ("sentence1", "sentence2", "gold_label")
-    return [{key: record[key] for key in keys} for _, record in json_lines(path)]
-
-
-def _pairs_of_table(path: Path) -> list[dict[str, Any]]:
-    header, *rows = [text.split("\t") for _, text in numbered_lines(path) if text.strip()]
-    return [dict(zip(header, row, strict=True)) for row in rows]
+    return [{key: row[key] for key in keys} for _, row in table_rows(path, ReadOptions())]
 
 
 def _key(text: str) -> str:
@@ -169,21 +159,17 @@ def _key(text: str) -> str:
     return " ".join(text.lower().split()).rstrip(" .")
 
 
-def _grouped(items: Iterable[Any], key: Callable[[Any], str]) -> list[list[Any]]:
-    groups: dict[str, list[Any]] = {}
-    for item in items:
-        groups.setdefault(key(item), []).append(item)
-    return list(groups.values())
-
-
-def _drawn(groups: Sequence[list[Any]], count: int) -> list[Any]:
-    """Draw groups until they have at least `count` items."""
-    chosen: list[Any] = []
-    for k in np.random.default_rng(0).permutation(len(groups)).tolist():
-        if len(chosen) >= count:
-            break
-        chosen += groups[k]
-    return chosen
+def _drawn_premises(pairs: Iterable[dict[str, str]], count: int) -> list[dict[str, str]]:
+    """Draw premises with all of their pairs until there are at least `count` pairs."""
+    groups: dict[str, list[dict[str, str]]] = {}
+    for pair in pairs:
+        groups.setdefault(_key(pair["sentence1"]), []).append(pair)
+    order = np.random.default_rng(0).permutation(len(groups)).tolist()
+    drawn = [list(groups.values())[k] for k in order]
+    ends = accumulate(map(len, drawn), initial=0)
+    return [
+        pair for group, before in zip(drawn, ends, strict=False) if before < count for pair in group
+    ]
 
 
 def _cut(items: Sequence[Any], sizes: Sequence[int]) -> list[Sequence[Any]]:

@@ -43,7 +43,7 @@ def read_table(path: Path, options: ReadOptions) -> list[TextExample]:
     """
     remarks = Remarks(path)
     examples = []
-    for number, row in _rows(path, options):
+    for number, row in table_rows(path, options):
         label_name = _column(path, number, row, options.label_column, _LABELS)
         if options.text_column is not None:
             given = options.text_column.split(",")
@@ -67,7 +67,7 @@ def read_pairs(path: Path, options: ReadOptions) -> list[EntailmentPair]:
     """
     remarks = Remarks(path)
     pairs = []
-    for number, row in _rows(path, options):
+    for number, row in table_rows(path, options):
         label = row[_column(path, number, row, options.label_column, _PAIR_LABELS)].strip()
         texts = [row[_column(path, number, row, None, (key,))] for key in (_PREMISE, _HYPOTHESIS)]
         premise, hypothesis = (words_of(text, options) for text in texts)
@@ -101,7 +101,7 @@ def read_label_lines(path: Path, options: ReadOptions) -> list[TextExample]:
     return remarks.finish(examples, "texts with labels")
 
 
-def _rows(path: Path, options: ReadOptions) -> Iterator[tuple[int, Row]]:
+def table_rows(path: Path, options: ReadOptions) -> Iterator[tuple[int, Row]]:
     """Yield rows as texts by column, with the numbers of the lines on which they begin."""
     suffix = suffix_of(path)
     kind = options.format or ("jsonl" if suffix in JSON_LINES else suffix.removeprefix("."))

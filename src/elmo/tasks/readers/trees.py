@@ -39,39 +39,27 @@ def _nodes(path: Path, number: int, text: str) -> list[tuple[Words, str]]:
     words: Words = []
     open_nodes: list[tuple[str, int]] = []
     nodes: list[tuple[Words, str]] = []
-    tokens = _TOKEN.findall(text)
-    position = 0
-    while position < len(tokens):
-        token = tokens[position]
+    tokens = iter(_TOKEN.findall(text))
+    for token in tokens:
         if nodes and not open_nodes:
             raise problem(path, number, f"{token!r} after the end of the tree")
         if token == "(":
-            label = tokens[position + 1] if position + 1 < len(tokens) else ""
-            if label in ("", "(", ")"):
+            label = next(tokens, ")")
+            if label in ("(", ")"):
                 raise problem(path, number, "a bracket opens without a label after it")
             open_nodes.append((label, len(words)))
-            position += 1
-        elif token == ")":
-            nodes.append(_closed(path, number, open_nodes, words))
         elif not open_nodes:
             raise problem(path, number, f"{token!r} outside of brackets; expected a tree")
+        elif token == ")":
+            label, start = open_nodes.pop()
+            if start == len(words):
+                raise problem(path, number, f"a node of label {label!r} without words")
+            nodes.append((words[start:], label))
         else:
             words.append(_unescaped(token))
-        position += 1
     if open_nodes:
         raise problem(path, number, f"{len(open_nodes)} brackets are not closed")
     return nodes
-
-
-def _closed(
-    path: Path, number: int, open_nodes: list[tuple[str, int]], words: Words
-) -> tuple[Words, str]:
-    if not open_nodes:
-        raise problem(path, number, "a bracket closes that was not opened")
-    label, start = open_nodes.pop()
-    if start == len(words):
-        raise problem(path, number, f"a node of label {label!r} without words")
-    return words[start:], label
 
 
 def _unescaped(word: str) -> str:

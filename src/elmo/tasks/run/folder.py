@@ -14,7 +14,7 @@ import dataclasses
 import json
 import warnings
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from safetensors import SafetensorError
@@ -24,18 +24,16 @@ from torch import Tensor
 from elmo import __version__
 from elmo.errors import ConfigError, ElmoWarning, MissingFileError, WeightsError
 from elmo.hub.names import open_model
-from elmo.model.bilm import BiLM
 from elmo.model.checkpoint import Checkpoint
 from elmo.runtime.files import replacing, write_text
-from elmo.tasks.features.assembly import Assembly, elmo_choice
 from elmo.tasks.features.static_words import StaticWords
-from elmo.tasks.features.word_features import WordFeatures
+from elmo.tasks.features.word_features import join_features
 from elmo.tasks.heads import find_task
 from elmo.tasks.heads.base import Task
 from elmo.tasks.run.network import TaskNetwork
 from elmo.tasks.settings import Recipe, TaskSettings
 from elmo.text.vector_sources import open_vectors
-from elmo.weights.storage import save_checkpoint
+from elmo.weights.formats import save_checkpoint
 
 CONFIG_FILE, WEIGHTS_FILE = "config.json", "model.safetensors"
 WORDS_FILE, ELMO_FOLDER = "words.txt", "elmo"
@@ -43,8 +41,7 @@ _KIND = "elmo-task"
 _BILM = "features.bilm."
 
 
-@dataclasses.dataclass(frozen=True)
-class SavedTask:
+class SavedTask(NamedTuple):
     """Contents of a folder."""
 
     task: Task[Any, Any, Any]
@@ -61,12 +58,11 @@ def save_task(
     settings: TaskSettings,
     recipe: Recipe,
     network: TaskNetwork,
-    assembly: Assembly,
+    fingerprint: str | None,
 ) -> None:
     """Write a trained head; files that exist are replaced."""
     folder.mkdir(parents=True, exist_ok=True)
-    features = network.features
-    static = features.static
+    static, bilm = network.features.static, network.features.bilm
     config = {
         "kind": _KIND,
         "version": __version__,
@@ -74,9 +70,7 @@ def save_task(
         "fields": dataclasses.asdict(task),
         "settings": settings.to_dict(),
         "recipe": dataclasses.asdict(recipe),
-        "elmo": features.elmo
-        and {"fingerprint": assembly.fingerprint, **dataclasses.asdict(features.elmo)},
-        "static": static and {"dim": static.dim, "learned": static.learned, "n": len(static.rows)},
+        "elmo": fingerprint,
     }
     tensors = {
         name: tensor.detach().cpu().contiguous()
@@ -87,8 +81,8 @@ def save_task(
         save_file(tensors, temporary, {"format": "pt"})
     if static is not None:
         write_text(folder / WORDS_FILE, "".join(f"{word}\n" for word in static.words))
-    if features.bilm is not None:
-        save_checkpoint(features.bilm.to_checkpoint(), folder / ELMO_FOLDER, "elmo")
+    if bilm is not None:
+        save_checkpoint(bilm.to_checkpoint(), folder / ELMO_FOLDER, "elmo")
     write_text(folder / CONFIG_FILE, json.dumps(config, indent=2, ensure_ascii=False) + "\n")
 
 
@@ -103,11 +97,13 @@ def load_task(folder: Path, model: str | None = None) -> SavedTask:
     try:
         task = find_task(config["task"])(**config["fields"])
         settings = TaskSettings.from_dict(config["settings"], str(folder / CONFIG_FILE))
-        recipe = Recipe(**config["recipe"])
+        recipe, fingerprint = Recipe(**config["recipe"]), config["elmo"]
     except (KeyError, TypeError) as error:
         raise ConfigError(f"{folder / CONFIG_FILE} is damaged: {error!r}") from None
     tensors = _read_tensors(folder)
-    features, checkpoint = _features(folder, config, settings, recipe, tensors, model)
+    static = _static(folder, settings, tensors) if settings.static else None
+    checkpoint = _checkpoint(folder, settings, model, fingerprint) if settings.reads_elmo else None
+    features = join_features(settings, recipe, static, checkpoint)
     network = TaskNetwork(features, task.build(features.dims, recipe))
     own = {f"{_BILM}{k}": v for k, v in features.bilm.state_dict().items()} if features.bilm else {}
     try:
@@ -116,43 +112,34 @@ def load_task(folder: Path, model: str | None = None) -> SavedTask:
         raise WeightsError(
             f"{folder / WEIGHTS_FILE} does not fit {CONFIG_FILE}: {str(error).splitlines()[-1]}"
         ) from None
-    return SavedTask(task, settings, recipe, network.eval(), checkpoint)
+    read = None if settings.finetune_elmo else checkpoint
+    return SavedTask(task, settings, recipe, network.eval(), read)
 
 
-def _features(
-    folder: Path,
-    config: dict[str, Any],
-    settings: TaskSettings,
-    recipe: Recipe,
-    tensors: dict[str, Tensor],
-    model: str | None,
-) -> tuple[WordFeatures, Checkpoint | None]:
-    static = _static(folder, config, settings, tensors) if config["static"] else None
-    if not config["elmo"]:
-        return WordFeatures(static, None), None
+def _checkpoint(
+    folder: Path, settings: TaskSettings, model: str | None, fingerprint: str
+) -> Checkpoint:
+    """Open the biLM of a head, and refuse another one than that of training."""
     if settings.finetune_elmo:
-        checkpoint = open_model(folder / ELMO_FOLDER)
-        choice = elmo_choice(settings, recipe, checkpoint)
-        return WordFeatures(static, choice, BiLM.from_checkpoint(checkpoint)), None
-    checkpoint = open_model(model or settings.model)
-    if checkpoint.fingerprint() != config["elmo"]["fingerprint"]:
+        return open_model(folder / ELMO_FOLDER)
+    model = model or settings.model
+    checkpoint = open_model(model)
+    if checkpoint.fingerprint() != fingerprint:
         raise WeightsError(
             f"the head in {folder} was trained with another biLM than "
-            f"{model or settings.model or 'the default model'}: its fingerprint is "
-            f"{checkpoint.fingerprint()[:12]}, expected {config['elmo']['fingerprint'][:12]}; "
+            f"{model or 'the default model'}: its fingerprint is "
+            f"{checkpoint.fingerprint()[:12]}, expected {fingerprint[:12]}; "
             "give the right one with --model"
         )
-    return WordFeatures(static, elmo_choice(settings, recipe, checkpoint)), checkpoint
+    return checkpoint
 
 
-def _static(
-    folder: Path, config: dict[str, Any], settings: TaskSettings, tensors: dict[str, Tensor]
-) -> StaticWords:
+def _static(folder: Path, settings: TaskSettings, tensors: dict[str, Tensor]) -> StaticWords:
     try:
         words = (folder / WORDS_FILE).read_text(encoding="utf-8").split("\n")[:-1]
     except OSError as error:
         raise MissingFileError(f"cannot read {folder / WORDS_FILE}: {error.strerror}") from None
-    table = tensors.get("features.static.table", torch.zeros(0, config["static"]["dim"]))
+    table = tensors.get("features.static.table", torch.zeros(0, 0))
     if len(words) != len(table):
         raise WeightsError(
             f"{folder / WORDS_FILE} has {len(words)} words, {WEIGHTS_FILE} {len(table)} vectors"
@@ -164,7 +151,8 @@ def _static(
         except MissingFileError as error:
             unknown = "words that were not in the data of the head count as unknown"
             warnings.warn(f"{error}; {unknown}", ElmoWarning, stacklevel=2)
-    return StaticWords(words, table, learned=config["static"]["learned"], source=source)
+    learned = settings.tune_vectors or settings.static == "random"
+    return StaticWords(words, table, learned=learned, source=source)
 
 
 def _read_config(folder: Path) -> dict[str, Any]:

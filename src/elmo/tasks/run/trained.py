@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 from elmo.embedder import ELMo
 from elmo.errors import InputError
 from elmo.runtime.devices import find_device
 from elmo.settings import TokenizerName
 from elmo.tasks.features.inputs import CachedLayers, DirectLayers, InputStore, LayerSource
-from elmo.tasks.run.folder import SavedTask, load_task
+from elmo.tasks.run.folder import load_task
 from elmo.tasks.run.network import Runner
 
 
@@ -19,7 +19,8 @@ class TrainedTask:
     """Predicts for raw texts, and evaluates on files; load one with `elmo.tasks.load`.
 
     Args:
-        saved: Contents of its folder.
+        folder: Folder that `elmo task train --out` wrote.
+        model: Path or name of its biLM, if not that of training.
         device: Where to compute.
         cache: Folder for layers of sentences; without it nothing is cached.
         tokenizer: Tokenizer of raw texts, if not that of training.
@@ -28,32 +29,26 @@ class TrainedTask:
 
     def __init__(
         self,
-        saved: SavedTask,
+        folder: Path,
         *,
+        model: str | None = None,
         device: str = "auto",
         cache: Path | None = None,
         tokenizer: TokenizerName | None = None,
         quiet: bool = True,
     ) -> None:
-        self.task, self.settings, self.recipe = saved.task, saved.settings, saved.recipe
-        self.options = saved.settings.replace(
-            phrases=False, tokenizer=tokenizer or saved.settings.tokenizer
-        )
+        self.task, settings, self.recipe, network, checkpoint = load_task(folder, model)
+        self.options = settings.replace(phrases=False, tokenizer=tokenizer or settings.tokenizer)
         place = find_device(device)
         source: LayerSource | None = None
-        if saved.checkpoint is not None:
+        if checkpoint is not None:
             source = (
-                DirectLayers(ELMo(saved.checkpoint, device=place), place)
+                DirectLayers(ELMo(checkpoint, device=place), place)
                 if cache is None
-                else CachedLayers(saved.checkpoint, place, cache, quiet)
+                else CachedLayers(checkpoint, place, cache, quiet)
             )
-        store = InputStore(saved.network.features, source, place)
-        self._runner = Runner(self.task, saved.network, store, place)
-
-    @classmethod
-    def load(cls, folder: Path, *, model: str | None = None, **choices: Any) -> Self:
-        """Load a trained head; the choices are those of the class."""
-        return cls(load_task(folder, model), **choices)
+        store = InputStore(network.features, source, place)
+        self._runner = Runner(self.task, network, store, place)
 
     def __call__(self, texts: str | Iterable[str]) -> list[dict[str, Any]]:
         """Predict for raw texts.

@@ -23,12 +23,14 @@ from safetensors.torch import load_file
 from tqdm.auto import tqdm
 
 from elmo.errors import ConfigError, DivergedError, OutputExistsError
+from elmo.hub.names import open_model
 from elmo.runtime.devices import find_device
 from elmo.runtime.files import write_text
 from elmo.runtime.interrupts import stop_signals
 from elmo.runtime.metrics_file import CURVE_FILE, METRICS_FILE, MetricsFile, read_metrics
-from elmo.tasks.features.assembly import Assembly, assemble
-from elmo.tasks.features.inputs import InputStore
+from elmo.tasks.features.inputs import CachedLayers, InputStore
+from elmo.tasks.features.static_words import StaticWords
+from elmo.tasks.features.word_features import WordFeatures, join_features
 from elmo.tasks.heads import find_task
 from elmo.tasks.heads.base import Task
 from elmo.tasks.run.folder import CONFIG_FILE, ELMO_FOLDER, WEIGHTS_FILE, save_task
@@ -92,25 +94,19 @@ class TaskReport:
     """All rounds, evaluation included."""
 
 
-def train_task(
-    name: str,
-    settings: TaskSettings,
-    examples: Examples | None = None,
-    deadline: float = math.inf,
-) -> TaskReport:
+def train_task(name: str, settings: TaskSettings, examples: Examples | None = None) -> TaskReport:
     """Train a task, or resume an interrupted run.
 
     Args:
         name: The task.
         settings: The settings; `data` and `out` are required.
         examples: The data, if they have been read.
-        deadline: When to stop, by `time.monotonic()`; the run can be resumed.
     """
     out = _prepare_out(name, settings)
     finished = _finished_before(out, settings)
     if finished is not None:
         return finished
-    return _Run(name, settings, out, examples, deadline).go()
+    return _Run(name, settings, out, examples).go()
 
 
 def read_examples(kind: type[Task[Any, Any, Any]], settings: TaskSettings) -> Examples:
@@ -136,16 +132,12 @@ class _Run:
     """One run, from files to a trained head."""
 
     def __init__(
-        self,
-        name: str,
-        settings: TaskSettings,
-        out: Path,
-        examples: Examples | None,
-        deadline: float,
+        self, name: str, settings: TaskSettings, out: Path, examples: Examples | None
     ) -> None:
         started = time.monotonic()
-        self.deadline = deadline
         self.settings, self.out = settings, out
+        self.fingerprint: str | None = None  # of the biLM before training
+        self.source: CachedLayers | None = None
         kind = find_task(name)
         self.device = find_device(settings.device)
         half = settings.precision == "bf16"
@@ -159,10 +151,9 @@ class _Run:
         chosen = chosen_share(len(examples.train), settings.share, settings.seed)
         self.examples = dataclasses.replace(examples, train=[examples.train[k] for k in chosen])
         torch.manual_seed(settings.seed)
-        self.assembly = self._assemble()
-        features = self.assembly.features
+        features = self._features()
         network = TaskNetwork(features, self.task.build(features.dims, self.recipe))
-        store = InputStore(features, self.assembly.source, self.device)
+        store = InputStore(features, self.source, self.device)
         self.runner = Runner(self.task, network, store, self.device, half)
         everything = [*self.examples.train, *self.examples.dev, *self.examples.test]
         self.runner.prepare(everything, repeatedly=True)
@@ -171,11 +162,17 @@ class _Run:
         self.plan = _Plan.of(len(self.examples.train), self.recipe)
         self.preparing = time.monotonic() - started
 
-    def _assemble(self) -> Assembly:
-        sentences = self.task.sentences
+    def _features(self) -> WordFeatures:
+        settings, sentences = self.settings, self.task.sentences
         train = [s for e in self.examples.train for s in sentences(e)]
         others = [s for e in (*self.examples.dev, *self.examples.test) for s in sentences(e)]
-        return assemble(self.settings, self.recipe, train, others, self.device)
+        static = StaticWords.chosen(settings, train, others)
+        checkpoint = open_model(settings.model) if settings.reads_elmo else None
+        if checkpoint is not None:
+            self.fingerprint = checkpoint.fingerprint()
+            if not settings.finetune_elmo:
+                self.source = CachedLayers(checkpoint, self.device, settings.cache, settings.quiet)
+        return join_features(settings, self.recipe, static, checkpoint)
 
     @property
     def network(self) -> TaskNetwork:
@@ -234,7 +231,9 @@ class _Run:
             f"{'' if better else f' (best {100 * (progress.best or 0):.2f})'}"
         )
         if better:
-            save_task(self.out, self.task, self.settings, self.recipe, self.network, self.assembly)
+            save_task(
+                self.out, self.task, self.settings, self.recipe, self.network, self.fingerprint
+            )
         progress = TaskProgress(
             rounds=number,
             step=step,
@@ -256,7 +255,7 @@ class _Run:
         step, losses = progress.step, torch.zeros((), device=self.device)
         for _ in range(self.plan.epochs):
             for numbers in shuffled_batches(self.sizes, self.recipe.batch, generator):
-                if signals or time.monotonic() > self.deadline:
+                if signals:
                     return None, step
                 losses += self._step([self.examples.train[k] for k in numbers], step)
                 step += 1
@@ -304,7 +303,7 @@ class _Run:
             test=self.measure(self.examples.test) if measured else None,
             mix=self.network.features.mix_weights(),
             unknown=self._unknown(),
-            elmo=self.assembly.fingerprint,
+            elmo=self.fingerprint,
             device=_device_name(self.device),
             seconds_preparing=round(self.preparing, 3),
             seconds_training=round(progress.seconds, 3),
