@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from elmo.cli.main import main
-from elmo.hub import registry
-from elmo.hub.registry import find_published
+from elmo.hub import names
+from elmo.hub.names import find_published
 from elmo.model.perplexity import Perplexity
 from elmo.text.vocabulary import Vocabulary
 from elmo.weights.card import Figure, ModelCard, Source
@@ -22,8 +22,8 @@ CARD = ModelCard(
     name="small-en",
     language="en",
     description="A model of a test.",
-    licence="CC BY-SA 4.0",
-    sources=(Source(name="A book", licence="public domain", address="https://x.y", words=12_345),),
+    license="CC BY-SA 4.0",
+    sources=(Source(name="A book", license="public domain", address="https://x.y", words=12_345),),
     tokenizer="english",
     vocabulary_size=9,
     unknown_rate=0.0213,
@@ -61,7 +61,7 @@ def language_model(tiny_bilm):
 @pytest.fixture
 def bundled(tmp_path, monkeypatch, language_model):
     """An installation with one bundled model, made by the tool that makes real ones."""
-    monkeypatch.setattr(registry, "BUNDLED", tmp_path / "bundled")
+    monkeypatch.setattr(names, "BUNDLED", tmp_path / "bundled")
     save_checkpoint(language_model, tmp_path / "run")
     (tmp_path / "filled.json").write_text(CARD.to_json())
     folder = tmp_path / "bundled" / "small-en"

@@ -13,7 +13,7 @@ from elmo import ELMo
 from elmo.cli.main import main
 from elmo.hub import cache as hub_cache
 from elmo.hub.download import FetchOptions
-from elmo.hub.registry import PUBLISHED, find_published
+from elmo.hub.names import PUBLISHED, find_published
 from named_models import publish
 
 
@@ -42,7 +42,7 @@ def test_models_as_json_says_everything(bundled, mirror, hdf5, cache, capsys):
     _, out, _ = run(capsys, "models", "--json")
     rows = {row["name"]: row for row in json.loads(out)}
     assert rows["small-en"]["where"] == "bundled"
-    assert rows["small-en"]["licence"] == "CC BY-SA 4.0"
+    assert rows["small-en"]["license"] == "CC BY-SA 4.0"
     assert rows["original"]["where"] == "cached"
     assert rows["original"]["folder"] == str(cache / "original")
     assert rows["medium"]["where"] == "network"

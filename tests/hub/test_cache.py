@@ -12,8 +12,7 @@ from elmo.cli.main import main
 from elmo.errors import ConfigError, MissingFileError, WeightsError
 from elmo.hub.cache import cached_folder, folder_of, mirrored, network_options, obtain, remove
 from elmo.hub.download import RemoteFile
-from elmo.hub.names import HubOptions, open_model
-from elmo.hub.registry import find_published
+from elmo.hub.names import HubOptions, find_published, open_model
 from file_server import Faults
 from named_models import assert_tiny, publish, zip_of
 
@@ -125,7 +124,7 @@ def test_two_processes_unpack_one_archive_from_one_download(mirror, hdf5, tmp_pa
     zip_of(hdf5, tmp_path / "8.zip", names)
     publish(mirror, "nlpl:8", tmp_path)
     mirror.faults.stall = 1.0
-    code = "from elmo.hub.cache import obtain; from elmo.hub.registry import find_published\n"
+    code = "from elmo.hub.cache import obtain; from elmo.hub.names import find_published\n"
     code += "obtain(find_published('nlpl:8'))"
     running = [subprocess.Popen([sys.executable, "-c", code]) for _ in range(2)]
     assert [process.wait(timeout=60) for process in running] == [0, 0]

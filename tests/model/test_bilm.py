@@ -2,9 +2,12 @@
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
-from elmo import BiLM, ElmoConfig, batch_to_ids, random_bilm
+from elmo import BiLM, ElmoConfig, State, batch_to_ids, random_bilm
 from elmo.errors import InputError
+from elmo.model.bilm import CarriedState, inverse, pack, zero_state
 
 
 def test_random_models_are_reproducible_and_leave_the_global_generator_alone():
@@ -86,3 +89,91 @@ def test_fewer_layers_are_the_first_of_all(tiny_bilm):
 def test_a_model_that_reads_words_without_vocabulary_takes_the_first_two_as_boundaries():
     bilm = BiLM(ElmoConfig.preset("tiny", n_words=7))
     assert bilm.boundaries.tolist() == [1, 2]
+
+
+lengths_of_a_batch = st.lists(st.integers(1, 6), min_size=1, max_size=6)
+
+
+def naive_order(lengths, backwards):
+    """List (sentence, place) in the order of reading, longest sentence first at each step."""
+    order = sorted(range(len(lengths)), key=lambda number: -lengths[number])
+    return [
+        (number, lengths[number] - 1 - step if backwards else step)
+        for step in range(max(lengths))
+        for number in order
+        if step < lengths[number]
+    ]
+
+
+@given(lengths=lengths_of_a_batch)
+def test_packing_reads_in_the_order_of_a_plain_loop(lengths):
+    packing = pack(lengths)
+    starts = [sum(lengths[:number]) for number in range(len(lengths))]
+    for places, backwards in ((packing.forward, False), (packing.backward, True)):
+        expected = [starts[number] + place for number, place in naive_order(lengths, backwards)]
+        assert places.tolist() == expected
+
+
+@given(lengths=lengths_of_a_batch)
+def test_packing_sorts_by_length_and_keeps_the_order_of_equals(lengths):
+    order = pack(lengths).order.tolist()
+    assert order == sorted(range(len(lengths)), key=lambda number: -lengths[number])
+
+
+@given(lengths=lengths_of_a_batch)
+def test_batch_sizes_count_the_sentences_that_go_on(lengths):
+    sizes = pack(lengths).batch_sizes
+    assert sizes == [sum(length > step for length in lengths) for step in range(max(lengths))]
+
+
+def test_nothing_packs_into_nothing():
+    packing = pack([])
+    assert packing.batch_sizes == []
+    assert packing.forward.shape == packing.backward.shape == packing.order.shape == (0,)
+
+
+@given(permutation=st.permutations(range(8)))
+def test_a_permutation_and_its_inverse_undo_each_other(permutation):
+    given_order = torch.tensor(permutation)
+    assert torch.equal(given_order[inverse(given_order)], torch.arange(8))
+    assert torch.equal(inverse(given_order)[given_order], torch.arange(8))
+
+
+def test_states_are_taken_repeated_and_split_by_row(tiny_config):
+    shape = (tiny_config.n_layers, 2, 3)
+    state = State(torch.randn(*shape, 16), torch.randn(*shape, 64))
+    assert state.rows == 3
+    assert torch.equal(state.take(torch.tensor([2, 0])).hidden, state.hidden[:, :, [2, 0]])
+    repeated = state.take(slice(1, 2)).repeat(4)
+    assert repeated.rows == 4
+    assert torch.equal(repeated.memory[:, :, 3], state.memory[:, :, 1])
+    layer = state.layer(1, 0)
+    assert torch.equal(layer.hidden, state.hidden[1, 0])
+    assert torch.equal(layer.memory, state.memory[1, 0])
+
+
+def test_carried_state_grows_by_zero_rows_and_keeps_rows_beyond_a_smaller_batch(tiny_config):
+    carried = CarriedState(tiny_config)
+    cpu = torch.device("cpu")
+    assert not carried.first_rows(2, cpu).hidden.any()
+    ones = zero_state(tiny_config, 2, torch.empty(0))
+    ones.hidden.fill_(1.0)
+    carried.keep(ones)
+    grown = carried.first_rows(3, cpu)
+    assert grown.hidden[0, 0, :, 0].tolist() == [1.0, 1.0, 0.0]
+    twos = zero_state(tiny_config, 1, torch.empty(0))
+    twos.hidden.fill_(2.0)
+    carried.first_rows(1, cpu)
+    carried.keep(twos)
+    assert carried.first_rows(3, cpu).hidden[0, 0, :, 0].tolist() == [2.0, 1.0, 0.0]
+
+
+def test_carried_state_does_not_write_into_what_it_was_given(tiny_config):
+    carried = CarriedState(tiny_config)
+    given_state = zero_state(tiny_config, 1, torch.empty(0))
+    carried.state = given_state
+    carried.first_rows(1, torch.device("cpu"))
+    new = zero_state(tiny_config, 1, torch.empty(0))
+    new.memory.fill_(7.0)
+    carried.keep(new)
+    assert not given_state.memory.any()

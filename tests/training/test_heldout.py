@@ -73,7 +73,7 @@ def test_every_command_states_the_same_mean_of_both_directions(run, tmp_path, ca
             "name": "x",
             "language": "en",
             "description": "y",
-            "licence": "z",
+            "license": "z",
             "perplexity": {"forward": 64.0, "backward": 49.0, "mean": 56.5},
         }
     )
@@ -81,7 +81,7 @@ def test_every_command_states_the_same_mean_of_both_directions(run, tmp_path, ca
         command(str(text)),
         command(str(corpus)),
         (row["ppl_forward"], row["ppl_backward"], math.exp(row["loss"])),
-        (row["ppl_forward"], row["ppl_backward"], snapshot.progress.best_ppl),
+        (row["ppl_forward"], row["ppl_backward"], snapshot.progress.best_perplexity),
         (64.0, 49.0, card.perplexity.mean),
         (64.0, 49.0, json.loads(card.to_json())["perplexity"]["mean"]),
     ]

@@ -7,7 +7,7 @@ import pytest
 
 from elmo.cli.main import main
 from elmo.errors import ConfigError
-from elmo.hub import registry
+from elmo.hub import names
 from elmo.hub.names import open_model
 from elmo.weights.card import ModelCard
 from elmo.weights.formats import save_checkpoint
@@ -73,11 +73,11 @@ def test_a_card_survives_its_file_and_knows_what_changed(bundled, tmp_path):
     ("content", "message"),
     [
         ([], "holds a list"),
-        ({"name": "x", "language": "en", "description": "y"}, "field 'licence' is missing"),
+        ({"name": "x", "language": "en", "description": "y"}, "field 'license' is missing"),
         ({"colour": "red"}, "unknown field 'colour'; known are commands"),
         (
             {**json.loads(CARD.to_json()), "sources": [{"name": "x"}]},
-            "sources: the field 'licence'",
+            "sources: the field 'license'",
         ),
         ({**json.loads(CARD.to_json()), "figures": {}}, "figures is {}, expected a list"),
         ({**json.loads(CARD.to_json()), "perplexity": {"mean": 1}}, "perplexity: is {'mean': 1}"),
@@ -103,7 +103,7 @@ def test_a_card_goes_with_our_layout_only(tmp_path, capsys):
 
 @pytest.mark.parametrize("name", ["small-en", "small-zh"])
 def test_the_models_that_ship_are_what_their_cards_say(name):
-    folder = registry.BUNDLED / name
+    folder = names.BUNDLED / name
     if not (folder / "config.json").is_file():
         pytest.skip(f"{name} is not in this checkout")
     card = ModelCard.read(folder / "card.json")

@@ -17,7 +17,7 @@ from elmo.weights.formats import FORMATS, OURS
 
 if TYPE_CHECKING:
     from elmo.config import ElmoConfig
-    from elmo.hub.registry import PublishedModel
+    from elmo.hub.names import PublishedModel
     from elmo.model.checkpoint import Checkpoint
     from elmo.weights.card import ModelCard
 
@@ -53,7 +53,7 @@ def models(
     Parameters
     ----------
     text
-        Only those with this text in their name, language, description, format or licence.
+        Only those with this text in their name, language, description, format or license.
     download
         Download this one ahead of its use.
     remove
@@ -78,7 +78,7 @@ def models(
         show(json.dumps(rows, indent=2, ensure_ascii=False))
         return DONE
     if not rows:
-        from elmo.hub.registry import similar_names
+        from elmo.hub.names import similar_names
 
         similar = similar_names(text or "")
         more = f"; did you mean {' or '.join(similar)}?" if similar else ""
@@ -91,13 +91,13 @@ def models(
 def _known(cache_dir: Path | None) -> list[dict[str, Any]]:
     """Return a row for every model that has a name."""
     from elmo.hub.cache import bytes_in, cached_folder, mirrored
-    from elmo.hub.registry import PUBLISHED, bundled_models
+    from elmo.hub.names import PUBLISHED, bundled_models
     from elmo.weights.card import CARD_JSON, ModelCard
 
     rows = []
     for name, folder in bundled_models().items():
         path = folder / CARD_JSON
-        card = ModelCard(name=name, language="", description="", licence="")
+        card = ModelCard(name=name, language="", description="", license="")
         card = ModelCard.read(path) if path.is_file() else card
         rows.append(
             _about(card, bytes_in(folder), OURS.name)
@@ -124,24 +124,24 @@ def _about(model: ModelCard | PublishedModel, size: int | None, format: str) -> 
         "parameters": model.parameters or None,
         "bytes": size,
         "format": format,
-        "licence": model.licence,
+        "license": model.license,
     }
 
 
 def _mentions(row: dict[str, Any], text: str | None) -> bool:
-    names = ("name", "language", "description", "format", "licence", "where")
+    names = ("name", "language", "description", "format", "license", "where")
     return text is None or text.casefold() in " ".join(row[name] for name in names).casefold()
 
 
 def _show_models(rows: list[dict[str, Any]]) -> None:
-    header = ("name", "language", "size", "format", "licence", "where", "what")
+    header = ("name", "language", "size", "format", "license", "where", "what")
     lines = [
         (
             row["name"],
             row["language"],
             _size(row),
             row["format"],
-            row["licence"],
+            row["license"],
             row["where"] if row["folder"] else urlsplit(row["addresses"][0]).netloc,
             row["description"],
         )
@@ -168,7 +168,7 @@ def _size(row: dict[str, Any]) -> str:
 
 def _published(name: str) -> PublishedModel:
     """Find a model that can be downloaded, or raise with what else the name is."""
-    from elmo.hub.registry import bundled_models, find_published, similar_names
+    from elmo.hub.names import bundled_models, find_published, similar_names
 
     if name in bundled_models():
         raise ElmoError(f"{name} comes with the package: there is nothing to download or to remove")

@@ -16,12 +16,15 @@ import os
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from elmo.errors import ConfigError, MissingFileError, OutputError, reason_of
 from elmo.hub.download import RECORD_SUFFIX, FetchOptions, RemoteFile, by_hand, download_lock, fetch
-from elmo.hub.registry import PublishedModel
 from elmo.runtime.files import cache_folder, output_errors
+
+if TYPE_CHECKING:
+    from elmo.hub.names import PublishedModel
 
 _UNPACKED = "model"
 

@@ -1,28 +1,51 @@
-"""Names of models: folders, files, what comes with the package, published ones, and the Hub."""
+"""Names of models: folders, files, what comes with the package, published ones, and the Hub.
+
+Published models are listed in published.toml; none of their files is ours. Nothing here imports
+PyTorch before a model is read, so that a mistyped name is refused at once.
+"""
 
 from __future__ import annotations
 
+import difflib
+import re
+import tomllib
 import warnings
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import get_args
+from typing import TYPE_CHECKING, get_args
 
 from elmo.config import ElmoConfig, Preset
 from elmo.errors import ConfigError, ElmoWarning, MissingFileError
 from elmo.hub.archives import is_archive, unpacked
-from elmo.hub.cache import is_offline, network_options, obtain
-from elmo.hub.registry import bundled_models, find_published, similar_names
-from elmo.model.bilm import random_bilm
-from elmo.model.checkpoint import Checkpoint
-from elmo.weights.formats import known_files, load_checkpoint, patterns
+from elmo.hub.cache import cached_folder, is_offline, network_options, obtain
+from elmo.hub.download import RemoteFile
+from elmo.weights.formats import (
+    FORMATS,
+    HDF5,
+    MANYLANGS,
+    OURS,
+    known_files,
+    load_checkpoint,
+    patterns,
+)
+
+if TYPE_CHECKING:
+    from elmo.model.checkpoint import Checkpoint
+    from elmo.weights.card import ModelCard
 
 DEFAULT_MODEL = "small-en"
 """Name of the model that is loaded when none is named."""
+BUNDLED = Path(__file__).parents[1] / "bundled"
+"""Models that come with the package, a folder each."""
 
 _WITHOUT_IT = "random-small"  # where the trained one is not installed
 
 _RANDOM = "random-"
 _ADDRESSES = ("http://", "https://", "s3://")
+_TABLE = Path(__file__).with_name("published.toml")
+_NLPL = "https://vectors.nlpl.eu/repository/20/{}.zip"
+_NLPL_MANYLANGS = "http://vectors.nlpl.eu/repository/11/{}.zip"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,6 +153,8 @@ def _untrained(name: str) -> Checkpoint:
         ElmoWarning,
         stacklevel=4,
     )
+    from elmo.model.bilm import random_bilm
+
     return random_bilm(ElmoConfig.preset(preset)).to_checkpoint()  # type: ignore[arg-type]
 
 
@@ -137,8 +162,11 @@ def find_folder(name: str | Path, hub: HubOptions | None = None) -> Path:
     """Return the folder or weights file that a name stands for; download or unpack it first."""
     hub = hub or HubOptions()
     path = Path(name)
+    if path.is_dir():
+        _require_no_run(path)
+        return path
     if path.exists():
-        return unpacked(path) if path.is_file() and is_archive(path) else path
+        return unpacked(path) if is_archive(path) else path
     if isinstance(name, str):
         bundled = bundled_models().get(name)
         if bundled is not None:
@@ -150,6 +178,19 @@ def find_folder(name: str | Path, hub: HubOptions | None = None) -> Path:
         if _is_repository(name):
             return _download(name, hub)
     raise MissingFileError(f"no such model folder or file: {name}. {_advice(str(name))}")
+
+
+def _require_no_run(folder: Path) -> None:
+    """Raise an error if there is no model in a folder, but in folders inside, as in a run's."""
+    inside = list(folder.iterdir())
+    endings = {Path(format.weights).suffix for format in FORMATS}
+    if any(path.suffix in endings for path in inside):
+        return
+    models = [str(path) for path in sorted(inside) if (path / OURS.options).is_file()]
+    if models:
+        raise MissingFileError(
+            f"{folder} is no model, but holds {len(models)}: name {' or '.join(models)}"
+        )
 
 
 def _advice(name: str) -> str:
@@ -183,3 +224,140 @@ def _download(name: str, hub: HubOptions) -> Path:
             f"{str(error).splitlines()[0] if str(error) else type(error).__name__}"
         ) from error
     return Path(folder)
+
+
+# --- what is known of a model without reading it --------------------------------------------------
+
+
+def find_card(
+    name: str | Path | None = None, cache_dir: str | Path | None = None
+) -> ModelCard | None:
+    """Return what is known of a model, quickly: nothing is downloaded, no weights are read.
+
+    Args:
+        name: As in `open_model`.
+        cache_dir: Another place of downloads.
+
+    Returns:
+        The card in its folder; of a published model its name, language and license. None if there
+        is neither.
+    """
+    from elmo.weights.card import CARD_JSON, ModelCard
+
+    name = default_model() if name is None else name
+    published = find_published(str(name))
+    folder: Path | None = Path(name)
+    if folder is not None and not folder.exists():
+        folder = bundled_models().get(str(name)) or (
+            published and cached_folder(published, cache_dir)
+        )
+    if folder is not None:
+        path = (folder if folder.is_dir() else folder.parent) / CARD_JSON
+        if path.is_file():
+            return ModelCard.read(path)
+    if published is None:
+        return None
+    return ModelCard(
+        name=published.name,
+        language=published.language,
+        description=published.description,
+        license=published.license,
+    )
+
+
+# --- published models -----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class PublishedModel:
+    """A model that others published."""
+
+    name: str
+    """Short name, for `from_pretrained`."""
+    language: str
+    description: str
+    format: str
+    """Name of its weight format."""
+    license: str
+    files: dict[str, RemoteFile]
+    """What has to be downloaded, by the name that it gets in the cache."""
+    parameters: int | None = None
+    """If they are known."""
+
+    @property
+    def is_archive(self) -> bool:
+        """Whether its files come in one archive."""
+        return any(name.endswith(".zip") for name in self.files)
+
+    @property
+    def kind(self) -> str:
+        """Its format, and whether it comes in an archive."""
+        return f"zip ({self.format})" if self.is_archive else self.format
+
+    @property
+    def size(self) -> int | None:
+        """Bytes to download, if they are known."""
+        sizes = [file.size for file in self.files.values() if file.size is not None]
+        return sum(sizes) or None
+
+
+def _published() -> Iterator[PublishedModel]:
+    table = tomllib.loads(_TABLE.read_text(encoding="utf-8"))
+    for row in table["models"]:
+        files = {name: RemoteFile(**file) for name, file in row.pop("files").items()}
+        yield PublishedModel(files=files, **row)
+    for code, (number, language) in table["manylangs"].items():
+        yield PublishedModel(
+            name=f"manylangs:{code}",
+            language=code,
+            description=f"{language}, 20 million words",
+            format=MANYLANGS.name,
+            license="MIT (ELMoForManyLangs)",
+            files={f"{number}.zip": RemoteFile(address=_NLPL_MANYLANGS.format(number))},
+        )
+
+
+PUBLISHED: dict[str, PublishedModel] = {model.name: model for model in _published()}
+"""Every published model with a name of its own. Any other of the NLPL repository is `nlpl:ID`."""
+
+
+def find_published(name: str) -> PublishedModel | None:
+    """Find a published model by its short name; capitals do not matter."""
+    for known, model in PUBLISHED.items():
+        if known.casefold() == name.casefold():
+            return model
+    number = re.fullmatch(r"nlpl:0*([1-9]\d{0,5})", name.casefold())
+    if number is None:
+        return None
+    model_name = f"nlpl:{number[1]}"
+    return PUBLISHED.get(model_name) or PublishedModel(
+        name=model_name,
+        language="?",
+        description="from the NLPL word vectors repository",
+        format=HDF5.name,
+        license="as its meta.json says",
+        files={f"{number[1]}.zip": RemoteFile(address=_NLPL.format(number[1]))},
+    )
+
+
+# --- names ----------------------------------------------------------------------------------------
+
+
+def bundled_models() -> dict[str, Path]:
+    """Return the models that came with this installation, and their folders."""
+    folders = sorted(path.parent for path in BUNDLED.glob(f"*/{OURS.options}"))
+    return {folder.name: folder for folder in folders}
+
+
+def all_names() -> list[str]:
+    """Return every name of a model: bundled, published and untrained ones."""
+    untrained = [f"random-{preset}" for preset in get_args(Preset)]
+    return [*bundled_models(), *PUBLISHED, *untrained]
+
+
+def similar_names(name: str) -> list[str]:
+    """Return the known names that the user may have meant."""
+    by_key = {known.casefold(): known for known in all_names()}
+    found = difflib.get_close_matches(name.casefold(), by_key, n=3, cutoff=0.55)
+    inside = [key for key in by_key if len(name) > 2 and name.casefold() in key]
+    return [by_key[key] for key in dict.fromkeys([*found, *inside[:3]])][:4]

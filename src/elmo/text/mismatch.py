@@ -142,7 +142,7 @@ class Expected:
     """What is known of the text that a model was trained on; None and "" for what is not."""
 
     language: str | None = None
-    """Code such as `en`, as in a model's card or in `hub.registry`."""
+    """Code such as `en`, as in a model's card or in `hub.names`."""
     tokenizer: str | None = None
     unknown_rate: float | None = None
     """Share of words outside of the vocabulary in held-out text."""

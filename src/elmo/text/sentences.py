@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import gc
+import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from itertools import chain
 from typing import Any
 
 from elmo.errors import InputError
+from elmo.runtime.tables import counted
 from elmo.text.files import Tokenizer
 
 Words = list[str]
+
+_MARKED = re.compile(r"\[([^\[\]]*)\]")
 
 
 def checked_sentences(sentences: Iterable[Iterable[str]], first: int = 0) -> Iterator[Words]:
@@ -81,6 +85,34 @@ def tokenized_texts(texts: Iterable[Any], tokenizer: Tokenizer) -> Iterator[list
             raise InputError(f"text {number} is bytes, expected a string: decode it first")
         else:
             yield [_checked_words(text, f"text {number}")]
+
+
+def marked_words(sentence: str, tokenizer: Tokenizer) -> tuple[list[str], list[int]]:
+    """Split a sentence; return its words and the positions of those in square brackets.
+
+    Args:
+        sentence: Such as `The [bank] of the river .`
+        tokenizer: Splits the parts between the brackets, and the marked words.
+    """
+    words: list[str] = []
+    positions: list[int] = []
+    # With one group in the pattern, the marked words are at the odd places.
+    for place, part in enumerate(_MARKED.split(sentence)):
+        split = [word for words in tokenizer.sentences(part) for word in words]
+        if place % 2:
+            if len(split) != 1:
+                raise InputError(
+                    f"[{part}] marks {counted(len(split), 'word')}, expected one: mark each word "
+                    "by its own brackets"
+                )
+            positions.append(len(words))
+        words += split
+    if not positions:
+        raise InputError(
+            f"no word of {sentence[:40]!r} is marked: put square brackets around one, as in "
+            "'The [bank] of the river .'"
+        )
+    return words, positions
 
 
 def _checked_words(sentence: Any, what: str) -> Words:

@@ -27,7 +27,7 @@ class Source:
     """A text that a model was trained on."""
 
     name: str
-    licence: str
+    license: str
     address: str = ""
     """Where it can be downloaded."""
     words: int = 0
@@ -50,7 +50,7 @@ class ModelCard:
     language: str
     """Code of the language, such as `en`."""
     description: str
-    licence: str
+    license: str
     """Of the weights."""
     sources: tuple[Source, ...] = ()
     tokenizer: str = ""
@@ -171,7 +171,7 @@ class ModelCard:
         found = self.perplexity
         for name, value in (
             ("language", self.language),
-            ("licence of the weights", self.licence),
+            ("license of the weights", self.license),
             ("parameters", f"{self.parameters:,}" if self.parameters else ""),
             ("tokenizer", self.tokenizer),
             ("vocabulary", f"{self.vocabulary_size:,} words" if self.vocabulary_size else ""),
@@ -195,7 +195,7 @@ class ModelCard:
     def _about(source: Source) -> str:
         words = f", {source.words:,} words" if source.words else ""
         address = f" ({source.address})" if source.address else ""
-        return f"{source.name}{address}{words}, {source.licence}"
+        return f"{source.name}{address}{words}, {source.license}"
 
 
 _SIDES = ("forward", "backward", "mean")
@@ -240,7 +240,7 @@ The fingerprint is a SHA-256 of sizes and weights; it is the same in every file 
 
 ## To be filled in by whoever trained it
 
-Training data and its licence, number of tokens, held-out perplexity, known limits.
+Training data and its license, number of tokens, held-out perplexity, known limits.
 """
 
 
