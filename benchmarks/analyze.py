@@ -27,8 +27,8 @@ import numpy as np
 from benchmarks.common.machine import this_machine
 from benchmarks.common.memory import peak_mb
 from elmo import ELMo
-from elmo.analysis.contextuality.measure import measure_contextuality
-from elmo.analysis.passages import Corpus
+from elmo.analysis.contextual.measure import measure_contextuality
+from elmo.analysis.corpus import Corpus
 from elmo.analysis.settings import ContextualitySettings, CorpusSettings
 from elmo.analysis.words.word_index import WordIndex
 from elmo.text.made_up import make_sentences
@@ -98,12 +98,14 @@ def measure_contextual(choices: argparse.Namespace, text: Path) -> Contextuality
     model = ELMo.from_pretrained(choices.model, device=choices.device)
     timed: Any = TimedModel(model)
     corpus = Corpus(
-        CorpusSettings(corpus=(text,), tokenizer=choices.tokenizer, sentences=choices.sentences),
+        CorpusSettings(
+            corpus=(text,), tokenizer=choices.tokenizer, max_sentences=choices.sentences
+        ),
         show_progress=True,
     )
     settings = ContextualitySettings()
     started = time.perf_counter()
-    report = measure_contextuality(corpus.passages(timed), model.n_layers, model.dim, settings)
+    report = measure_contextuality(corpus.windows(timed), model.n_layers, model.dim, settings)
     seconds = time.perf_counter() - started
     return ContextualityRow(
         model=str(choices.model or "default"),

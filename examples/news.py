@@ -24,7 +24,7 @@ import numpy as np
 import torch
 
 from elmo import ELMo
-from elmo.analysis.layers.probe import LinearProbe
+from elmo.analysis.probing.tagging import LinearProbe
 from elmo.tasks.heads.classify import Classify
 from elmo.tasks.readers.splits import Parts, split_agnews
 from elmo.tasks.run.training import train_task

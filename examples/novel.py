@@ -20,7 +20,7 @@ import sys
 from pathlib import Path
 
 from elmo import ELMo, ElmoError
-from elmo.analysis.passages import Corpus
+from elmo.analysis.corpus import Corpus
 from elmo.analysis.settings import CorpusSettings
 from elmo.analysis.words.word_means import index_of_corpus
 from elmo.training.corpus.prepare import prepare

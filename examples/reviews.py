@@ -20,7 +20,7 @@ from pathlib import Path
 import torch
 
 from elmo import ELMo
-from elmo.analysis.layers.probe import LinearProbe
+from elmo.analysis.probing.tagging import LinearProbe
 from elmo.tasks.readers.examples import TextExample
 from elmo.tasks.readers.formats import read_texts
 from elmo.tasks.settings import ReadOptions

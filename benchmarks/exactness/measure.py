@@ -29,8 +29,7 @@ from benchmarks.common.systems import (
     usable_precisions,
 )
 from benchmarks.exactness.settings import PrecisionSettings
-from elmo.analysis.layers.probe import LinearProbe
-from elmo.analysis.layers.treebank import TagTask, read_tag_task
+from elmo.analysis.probing.tagging import LinearProbe, TagTask, read_tag_task
 from elmo.backends.cpu.products import runs_natively
 from elmo.embedder import ELMo
 from elmo.errors import ElmoWarning, InputError

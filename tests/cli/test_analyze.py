@@ -62,14 +62,14 @@ def test_a_word_may_follow_the_corpus(capsys, model_folder, text):
 def test_similar_says_what_it_needs(capsys, tmp_path, model_folder, text):
     assert elmo(capsys, "similar")[0] == 2
     code, _, said = elmo(capsys, "similar", "bank", "--model", model_folder)
-    assert (code, "--words FILE" in said) == (2, True)
+    assert (code, "--vocabulary FILE" in said) == (2, True)
     code, _, said = elmo(capsys, "similar", "x", "--corpus", tmp_path / "no", "--quiet")
     assert (code, "no such text file" in said) == (2, True)
     flags = ("--model", model_folder, "--corpus", text, "--quiet")
     code, _, said = elmo(capsys, "similar", "unheard-of", *flags)
     assert (code, "'unheard-of' never occurs" in said) == (2, True)
     (tmp_path / "words.txt").write_text("cat\ncar\ndog\n")
-    words = ("--words", tmp_path / "words.txt", "--model", model_folder)
+    words = ("--vocabulary", tmp_path / "words.txt", "--model", model_folder)
     code, shown, _ = elmo(capsys, "similar", "cat", *words)
     assert code == 0
     assert len(shown.splitlines()) == 3
@@ -79,7 +79,7 @@ def test_similar_says_what_it_needs(capsys, tmp_path, model_folder, text):
 
 def test_a_word_that_no_list_has_is_spelt(capsys, tmp_path, model_folder):
     (tmp_path / "words.txt").write_text("cat\ncar\ndog\n")
-    words = ("--words", tmp_path / "words.txt", "--model", model_folder, "--quiet")
+    words = ("--vocabulary", tmp_path / "words.txt", "--model", model_folder, "--quiet")
     code, shown, _ = elmo(capsys, "similar", "catt", *words)
     assert code == 0
     assert {line.split()[0] for line in shown.splitlines()[1:]} == {"cat", "car", "dog"}
@@ -117,7 +117,7 @@ def test_contextuality_writes_a_report(capsys, tmp_path, model_folder, text):
     code, shown, said = elmo(capsys, "analyze", "contextuality", *flags, *out)
     assert code == 0
     assert "self-similarity" in shown
-    assert "were asked for" in shown
+    assert "were requested" in shown
     names = {path.name for path in (tmp_path / "report").iterdir()}
     assert names == {f"contextuality{suffix}" for suffix in (".json", ".md", ".png", ".svg")}
     report = json.loads((tmp_path / "report" / "contextuality.json").read_text())
@@ -126,7 +126,7 @@ def test_contextuality_writes_a_report(capsys, tmp_path, model_folder, text):
     assert (code, "--overwrite" in said) == (2, True)
     code, shown, _ = elmo(capsys, "analyze", "contextuality", *flags, "--json")
     assert json.loads(shown) == report
-    code, _, said = elmo(capsys, "analyze", "contextuality", *flags, "--sentences", 2)
+    code, _, said = elmo(capsys, "analyze", "contextuality", *flags, "--max-sentences", 2)
     assert (code, "too small" in said) == (2, True)
 
 
@@ -138,13 +138,13 @@ def test_senses_write_a_page_into_the_folder_where_one_is(
     flags = ("--model", model_folder, "--corpus", text, "--quiet", "--projection", "pca")
     code, shown, _ = elmo(capsys, "analyze", "senses", "bank", *flags)
     assert code == 0
-    assert "3 occurrences" in shown
+    assert "3 occurrences of bank" in shown
     assert (tmp_path / "senses-bank.html").read_text().startswith("<!DOCTYPE html>")
     assert (tmp_path / "senses-bank.png").is_file()
     for word, told in (("unheard/../of", "never occurs"), ("only", "occurs once")):
         code, _, said = elmo(capsys, "analyze", "senses", word, *flags)
         assert (code, told in said) == (2, True)
-    assert {path.suffix for path in tmp_path.iterdir()} == {".html", ".json", ".png", ".svg"}
+    assert {path.suffix for path in tmp_path.iterdir()} == {".html", ".json", ".md", ".png", ".svg"}
 
 
 def test_correlation_needs_files_and_shows_every_layer(capsys, tmp_path, model_folder):
@@ -184,11 +184,11 @@ def test_without_the_extras_there_is_a_report_but_no_picture(tmp_path, model_fol
         )  # fmt: skip
 
     flags = ("--model", model_folder, "--corpus", text, "--quiet")
-    done = run("analyze", "senses", "bank", *flags, "--out", "out")
+    done = run("analyze", "contextuality", *flags, "--out", "out", "--resamples", 5)
     assert done.returncode == 0, done.stderr
     assert "pip install matplotlib" in done.stderr
-    assert sorted(p.suffix for p in (tmp_path / "out").iterdir()) == [".html", ".json"]
-    done = run("analyze", "senses", "bank", *flags, "--projection", "tsne")
+    assert sorted(p.suffix for p in (tmp_path / "out").iterdir()) == [".json", ".md"]
+    done = run("analyze", "senses", "bank", *flags)
     assert (done.returncode, "'analysis' extra" in done.stderr) == (2, True)
     done = run("similar", "bank", *flags, "--search", "faiss")
     assert (done.returncode, "'search' extra" in done.stderr) == (2, True)

@@ -12,13 +12,13 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from elmo.cli.language import marked_words
 from elmo.cli.main import main
 from elmo.errors import ConfigError, InputError, MissingFileError, WeightsError
 from elmo.hub.names import open_model
 from elmo.lm.scoring import LanguageModelScorer
 from elmo.lm.softmax import make_output_layer
 from elmo.text.files import WhitespaceTokenizer
+from elmo.text.sentences import marked_words
 from elmo.text.vocabulary import Vocabulary
 from elmo.weights.formats import save_checkpoint
 from oracle import Oracle, random_tensors, write_files

@@ -1,55 +1,71 @@
-"""How sure a figure is: intervals by resampling, always the same for the same seed."""
+"""Confidence intervals of 95 %: bootstrap and jackknife, the same for the same seed."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from elmo.analysis.contextuality.geometry import Integers
-
-Floats = npt.NDArray[np.float64]
+from elmo.analysis.geometry import Floats, Integers
 
 _LEVEL = 0.95
 _TWO_SIDED = 1.959964
-"""Standard errors that 95 of 100 normal values are within."""
+"""Standard errors within which 95 of 100 normal values lie."""
 _GROUPS = 20
 _CHUNK = 1 << 22
+"""Values that are resampled at once, to bound memory."""
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """A figure and its 95 % interval; None where there is nothing to say."""
+    """A figure and its 95 % interval; None where it is not defined."""
 
     value: float | None
     low: float | None = None
     high: float | None = None
 
-
-def mean_estimate(values: Floats, resamples: int, seed: int) -> Estimate:
-    """Estimate a mean of values `(n,)`, with a percentile interval of the bootstrap."""
-    draws = resampled_means(values, resamples, seed)
-    return estimate(float(values.mean()) if len(values) else None, draws)
+    def __str__(self) -> str:
+        """Return the interval, as tables show it."""
+        return "-" if self.low is None or self.high is None else f"{self.low:.3f}..{self.high:.3f}"
 
 
-def resampled_means(values: Floats, resamples: int, seed: int) -> Floats:
-    """Give the means `(resamples,)` of samples with replacement of values `(n,)`."""
-    n = len(values)
+def bootstrap(statistic: Callable[..., Any], *data: Floats, resamples: int, seed: int) -> Floats:
+    """Return the values `(resamples,)` of a statistic of pairs drawn with replacement.
+
+    Args:
+        statistic: Takes as many arrays as `data` and `axis`; NaN where it is not defined.
+        data: Arrays `(n,)`, whose values at one place are drawn together.
+        resamples: How often.
+        seed: Of the draws.
+    """
+    n = len(data[0])
     if n < 2:
         return np.zeros(0)
     rng = np.random.default_rng(seed)
-    means = np.empty(resamples)
     rows = max(1, _CHUNK // n)
+    parts = []
     for start in range(0, resamples, rows):
-        stop = min(start + rows, resamples)
-        means[start:stop] = values[rng.integers(0, n, (stop - start, n))].mean(axis=1)
-    return means
+        drawn = rng.integers(0, n, (min(rows, resamples - start), n))
+        parts.append(statistic(*(values[drawn] for values in data), axis=-1))
+    draws: Floats = np.concatenate(parts)
+    return draws[~np.isnan(draws)]
+
+
+def bootstrapped_means(values: Floats, resamples: int, seed: int) -> Floats:
+    """Return the means `(resamples,)` of samples with replacement of values `(n,)`."""
+    return bootstrap(np.mean, values, resamples=resamples, seed=seed)
+
+
+def mean_estimate(values: Floats, resamples: int, seed: int) -> Estimate:
+    """Estimate the mean of values `(n,)`, with the percentile interval of the bootstrap."""
+    draws = bootstrapped_means(values, resamples, seed)
+    return estimate(float(values.mean()) if len(values) else None, draws)
 
 
 def estimate(value: float | None, draws: Floats) -> Estimate:
-    """Put a figure and the percentiles of its resampled values `(resamples,)` together."""
+    """Combine a figure with the percentiles of its resampled values `(resamples,)`."""
     if value is None or not len(draws):
         return Estimate(value)
     outside = (1 - _LEVEL) / 2
@@ -58,17 +74,17 @@ def estimate(value: float | None, draws: Floats) -> Estimate:
 
 
 def jackknife_error(statistic: Callable[[Integers], float | None], groups: Integers) -> float:
-    """Give the standard error of a statistic by leaving out a twentieth of its data in turn.
+    """Return the standard error of a statistic by the delete-a-group jackknife, with 20 groups.
 
     For statistics that cannot be bootstrapped: a vector drawn twice is a pair with cosine 1, and a
     dimension less.
 
     Args:
-        statistic: Gives the figure for some rows of the data.
+        statistic: Computes the figure from some rows of the data.
         groups: What must stay together, such as a sentence, int64 `(n,)`.
 
     Returns:
-        0 where there is too little data to tell.
+        0 where there is too little data.
     """
     names, numbers = np.unique(groups, return_inverse=True)
     n_groups = min(_GROUPS, len(names))
@@ -80,23 +96,23 @@ def jackknife_error(statistic: Callable[[Integers], float | None], groups: Integ
     return float(np.sqrt((len(known) - 1) * known.var()))
 
 
-def normal_estimate(value: float | None, error: float, least: float = -np.inf) -> Estimate:
-    """Put a figure and its standard error together; `least` is what it cannot be below."""
+def normal_estimate(value: float | None, error: float, lowest: float = -np.inf) -> Estimate:
+    """Return the normal interval of a figure with a standard error, cut at its lowest value."""
     if value is None:
         return Estimate(None)
-    return Estimate(value, max(least, value - _TWO_SIDED * error), value + _TWO_SIDED * error)
+    return Estimate(value, max(lowest, value - _TWO_SIDED * error), value + _TWO_SIDED * error)
 
 
 def difference_estimate(
     value: float | None, draws: Floats, baseline: float | None, error: float, seed: int
 ) -> Estimate:
-    """Estimate what is left of a figure without its baseline.
+    """Estimate a figure minus its baseline.
 
     Args:
         value: The figure.
         draws: Its resampled values, `(resamples,)`.
-        baseline: What is taken away.
-        error: The standard error of that, which counts, too.
+        baseline: What is subtracted.
+        error: The standard error of the baseline, which widens the interval.
         seed: Of the baseline's normal values.
     """
     if value is None or baseline is None:

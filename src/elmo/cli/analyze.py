@@ -1,12 +1,9 @@
-"""Commands that look inside: similar, neighbors, analyze."""
+"""Commands that analyze a model: similar, neighbors, analyze."""
 
 from __future__ import annotations
 
-import dataclasses
-import re
-from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
@@ -16,16 +13,16 @@ from elmo.analysis.settings import (
     CorrelationSettings,
     LayerSettings,
     NeighborSettings,
+    ReportSettings,
     SenseSettings,
     SimilarSettings,
 )
-from elmo.cli.main import DONE, STOPPED, App, Flags, Quiet, app, load_model, say, show
-from elmo.errors import ElmoError
+from elmo.cli.main import DONE, STOPPED, App, Flags, Quiet, app, say, show
 from elmo.runtime.tables import counted
 from elmo.settings import ModelChoice
 
 if TYPE_CHECKING:
-    from elmo.embedder import ELMo
+    from elmo.analysis.reports import Report
 
 _MODEL = ModelChoice()
 _CORPUS = CorpusSettings()
@@ -36,7 +33,7 @@ _LAYERS = LayerSettings()
 _SENSES = SenseSettings()
 _CORRELATION = CorrelationSettings()
 
-analyze = App(name="analyze", help="Measure what vectors hold: contextuality, layers, senses.")
+analyze = App(name="analyze", help="Measure contextuality, layers, senses, correlation.")
 app.command(analyze)
 
 
@@ -51,75 +48,25 @@ def similar(
     """List the words most similar to some words.
 
     With --corpus, the vector of a word is the mean over its occurrences there; without, it is the
-    context-free one. With --index FILE, vectors are kept and found again: the next question is
-    answered at once.
+    context-free one. With --index FILE, vectors are saved, and further questions answered at once.
 
     Parameters
     ----------
     words
         Words; each gets a list of its own. None, to make an index only.
     """
-    from elmo.analysis.contextuality.stop_words import read_stop_words
-    from elmo.analysis.words.faiss_search import cells_path, faiss_search, require_faiss
-    from elmo.analysis.words.similar import render_similar
+    from elmo.analysis import api
 
-    if not words and settings.index is None:
-        raise ElmoError("elmo similar needs a WORD, or --index FILE to make an index")
-    stop_words = read_stop_words(settings.stop_words)
-    if settings.search == "faiss":
-        require_faiss()
-    index = _word_index(choice, corpus, settings, words, quiet)
-    search = None
-    if settings.search == "faiss":
-        kept = settings.index and cells_path(settings.index, settings.remove_mean)
-        if kept and settings.overwrite:
-            kept.unlink(missing_ok=True)
-        search = faiss_search(index, settings.remove_mean, kept or None)
-    allowed = index.allowed(stop_words, settings.min_count, settings.max_count)
-    forms = [word.lower() if index.facts.get("ignore_case") else word for word in words]
-    found = {
-        word: index.similar(
-            word,
-            settings.top,
-            remove_mean=settings.remove_mean,
-            allowed=allowed,
-            search=search,
-        )
-        for word in forms
-    }
-    if found:
-        show(render_similar(found, settings.format))
-    return DONE
-
-
-def _word_index(
-    choice: ModelChoice,
-    corpus: CorpusSettings,
-    settings: SimilarSettings,
-    words: Sequence[str],
-    quiet: bool,
-) -> Any:
-    """Read the index, or make it."""
-    from elmo.analysis.words.similar import facts_of, require_same
-    from elmo.analysis.words.word_index import WordIndex
-    from elmo.text.files import refuse_to_replace
-
-    facts = facts_of(choice, corpus, settings)
     path = settings.index
-    if path is not None:
-        for source in corpus.corpus:
-            refuse_to_replace(source, path)
-    if path is not None and path.exists() and not settings.overwrite:
-        index = WordIndex.load(path)
-        require_same(path, index.facts, facts)
-        return index
-    from elmo.analysis.words.similar import make_index
-
-    index = make_index(lambda: load_model(choice), corpus, settings, facts, not quiet, words)
-    if path is not None:
-        index.save(path)
-        say(f"{path}: {counted(len(index), 'word')} of {index.vectors.shape[1]} values")
-    return index
+    is_new = path is not None and (settings.overwrite or not path.exists())
+    found = api.similar(
+        *words, model=choice, corpus=corpus, settings=settings, show_progress=not quiet
+    )
+    if is_new:
+        say(f"{path}: {counted(found.n_words, 'word')} of {found.dim} values")
+    if words:
+        show(found.render(settings.format))
+    return DONE
 
 
 @app.command
@@ -134,25 +81,19 @@ def neighbors(
 
     For instance: elmo neighbors "The [bank] of the river ." --corpus text.txt
 
-    Beside them stands what a static vector of the word gives: the same whatever the context.
+    Beside them are the neighbors of the word by static vectors: the same whatever the context.
 
     Parameters
     ----------
     sentences
-        Sentences with one or more words in square brackets; all are looked for in one pass.
+        Sentences with one or more words in square brackets; all are searched in one pass.
     """
-    from elmo.analysis.passages import Corpus
-    from elmo.analysis.words.neighbor_report import render_neighbors
-    from elmo.analysis.words.neighbors import MarkedWord, find_neighbors
-    from elmo.cli.language import marked_words
+    from elmo.analysis import api
 
-    if not sentences:
-        raise ElmoError('elmo neighbors needs a SENTENCE, such as "The [bank] of the river ."')
-    text = Corpus(corpus, show_progress=not quiet)
-    marked = [marked_words(sentence, text.tokenizer) for sentence in sentences]
-    queries = [MarkedWord(words, place) for words, places in marked for place in places]
-    found = find_neighbors(load_model(choice), text, queries, settings)
-    show(render_neighbors(found, settings.format))
+    found = api.neighbors(
+        *sentences, model=choice, corpus=corpus, settings=settings, show_progress=not quiet
+    )
+    show(found.render(settings.format))
     return DONE
 
 
@@ -170,19 +111,14 @@ def contextuality(
     for anisotropy, and measures of isotropy, in one pass in bounded memory. Definitions are those
     of Ethayarajh (2019); see docs/analysis.md. Interrupted, it reports on what it has read.
     """
-    from elmo.analysis.contextuality.measure import measure_contextuality
-    from elmo.analysis.contextuality.report import draw_contextuality, render_contextuality
-    from elmo.analysis.passages import Corpus
+    from elmo.analysis import api
 
-    output = _Output.of(settings, "contextuality")
-    text = Corpus(corpus, show_progress=not quiet)
-    model = load_model(choice)
-    report = measure_contextuality(text.passages(model), model.n_layers, model.dim, settings)
-    report.corpus = text.title
-    _name_model(report, model, choice)
+    report = api.contextuality(
+        model=choice, corpus=corpus, settings=settings, show_progress=not quiet
+    )
     if report.interrupted:
-        say(f"interrupted: the report is about the first {counted(report.n_sentences, 'sentence')}")
-    output.finish(report, render_contextuality, draw_contextuality)
+        say(f"interrupted: the report is on the first {counted(report.n_sentences, 'sentence')}")
+    _show(report, settings)
     return STOPPED if report.interrupted else DONE
 
 
@@ -199,19 +135,9 @@ def layers(
     senses, with WordNet's first sense for words that SemCor lacks; and word in context by a
     threshold on cosines.
     """
-    from elmo.analysis.layers.report import draw_layers, render_layers
-    from elmo.analysis.layers.tasks import measure_layers, read_layer_data
+    from elmo.analysis import api
 
-    output = _Output.of(settings, "layers")
-    tell: Callable[[str], None] = (lambda text: None) if quiet else say
-    data = read_layer_data(settings, tell)
-    model = load_model(choice)
-    report = measure_layers(model, data, tell, show_progress=not quiet)
-    if settings.sentences is not None:
-        report.notes.append(f"SemCor and WiC's training were cut to {settings.sentences:,}")
-    _name_model(report, model, choice)
-    output.finish(report, render_layers, draw_layers)
-    return DONE
+    return _show(api.layers(model=choice, settings=settings, show_progress=not quiet), settings)
 
 
 @analyze.command
@@ -224,31 +150,23 @@ def senses(
     settings: Annotated[SenseSettings, Flags] = _SENSES,
     quiet: Quiet = False,
 ) -> int:
-    """Group the occurrences of a word in a corpus, as a page and as a picture; needs --corpus.
+    """Cluster the occurrences of a word in a corpus, as a page and as a figure; needs --corpus.
 
-    Only sentences with the word are embedded, so that large corpora are quick to look through.
+    Only sentences with the word are embedded, so that large corpora are searched quickly. Files go
+    to the current folder, if there is no --out.
 
     Parameters
     ----------
     word
         The word.
     """
-    from elmo.analysis.passages import Corpus
-    from elmo.analysis.senses.occurrences import find_senses
-    from elmo.analysis.senses.page import draw_senses, render_senses, senses_page
-    from elmo.runtime.files import write_text
+    from elmo.analysis import api
 
-    stem = "senses-" + (re.sub(r"[^\w-]+", "_", word) or "_")
-    folder = settings.out or Path()
-    settings = dataclasses.replace(settings, out=folder)
-    output = _Output.of(settings, stem, (".html", ".json", ".png", ".svg"))
-    text = Corpus(corpus, show_progress=not quiet)
-    model = load_model(choice)
-    report = find_senses(model, text, word, settings)
-    _name_model(report, model, choice)
-    output.finish(report, lambda found, markdown: render_senses(found), draw_senses)
-    write_text(folder / f"{stem}.html", senses_page(report))
-    return DONE
+    settings = settings.replace(out=settings.out or Path())
+    report = api.senses(
+        word, model=choice, corpus=corpus, settings=settings, show_progress=not quiet
+    )
+    return _show(report, settings)
 
 
 @analyze.command
@@ -259,7 +177,7 @@ def correlation(
     settings: Annotated[CorrelationSettings, Flags] = _CORRELATION,
     quiet: Quiet = False,
 ) -> int:
-    """Compare the similarity of words with the judgement of people (Spearman).
+    """Compare the similarity of words with human judgments (Spearman's correlation).
 
     In isolation, each word is a sentence of its own; with --corpus also in context, as the mean
     over its occurrences.
@@ -269,71 +187,20 @@ def correlation(
     files
         Files with two words and a score a line, between tabs, commas or spaces.
     """
-    from elmo.analysis.passages import Corpus
-    from elmo.analysis.words.correlation import compare_with_people, read_judged_pairs
-    from elmo.analysis.words.correlation_report import draw_correlation, render_correlation
+    from elmo.analysis import api
 
-    if not files:
-        raise ElmoError("elmo analyze correlation needs a FILE with two words and a score a line")
-    output = _Output.of(settings, "correlation")
-    judged = [read_judged_pairs(path) for path in files]
-    text = Corpus(corpus, show_progress=not quiet) if corpus.corpus else None
-    model = load_model(choice)
-    report = compare_with_people(model, judged, text, settings)
-    _name_model(report, model, choice)
-    output.finish(report, render_correlation, draw_correlation)
-    return DONE
+    report = api.correlation(
+        *files, model=choice, corpus=corpus, settings=settings, show_progress=not quiet
+    )
+    return _show(report, settings)
 
 
-# --- what comes out -------------------------------------------------------------------------------
-
-
-@dataclasses.dataclass(frozen=True)
-class _Output:
-    """Where a report goes: to standard output, and into a folder if there is one."""
-
-    folder: Path | None
-    stem: str
-    as_json: bool
-    suffixes: tuple[str, ...]
-
-    @classmethod
-    def of(
-        cls, settings: Any, stem: str, suffixes: tuple[str, ...] = (".json", ".md", ".png", ".svg")
-    ) -> _Output:
-        """Read the settings, and fail if a file must not be replaced, before anything is done."""
-        from elmo.analysis.report_files import prepare_outputs
-
-        if settings.out is not None:
-            names = [stem + suffix for suffix in suffixes]
-            prepare_outputs(settings.out, names, settings.overwrite)
-        return cls(settings.out, stem, settings.json, suffixes)
-
-    def finish(
-        self, report: Any, render: Callable[[Any, bool], str], draw: Callable[[Any, Path], None]
-    ) -> None:
-        """Write everything."""
-        from elmo.analysis.report_files import as_json, can_draw
-        from elmo.runtime.files import write_text
-
-        show(as_json(report) if self.as_json else render(report, False))
-        if self.folder is None:
-            return
-        path = self.folder / self.stem
-        write_text(path.with_name(path.name + ".json"), as_json(report) + "\n")
-        if ".md" in self.suffixes:
-            write_text(path.with_name(path.name + ".md"), render(report, True) + "\n")
-        drawn = self.suffixes
-        if can_draw():
-            draw(report, path)
-        else:
-            drawn = tuple(suffix for suffix in drawn if suffix not in (".png", ".svg"))
+def _show(report: Report, settings: ReportSettings) -> int:
+    """Show a report, and where it was saved."""
+    show(report.json() if settings.json else report.text())
+    if settings.out is not None:
+        endings = report.endings()
+        say(f"{settings.out / report.stem}: {', '.join(endings)}")
+        if ".png" not in endings:
             say("no pictures; they need matplotlib: pip install matplotlib")
-        say(f"{path}: {', '.join(drawn)}")
-
-
-def _name_model(report: Any, model: ELMo, choice: ModelChoice) -> None:
-    from elmo.hub.names import default_model
-
-    report.model = Path(str(choice.model or choice.weights or default_model())).name
-    report.model_sha256 = model.fingerprint
+    return DONE

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,8 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter
 
 from elmo.cli.main import DONE, AsJson, Flags, Quiet, app, say, show, told_of_cut_words
-from elmo.errors import ElmoError, InputError
-from elmo.runtime.tables import counted
+from elmo.errors import ElmoError
 from elmo.settings import ModelChoice, ReadingSettings, StatePolicy, SurprisalUnit, TokenizerName
 
 if TYPE_CHECKING:
@@ -24,7 +22,6 @@ if TYPE_CHECKING:
 
 _MODEL = ModelChoice()
 _READING = ReadingSettings()
-_MARKED = re.compile(r"\[([^\[\]]*)\]")
 _WEIGHTS = (".safetensors", ".hdf5", ".h5", ".pkl")
 _SHOWN = 40
 """Characters of a word that tables show."""
@@ -164,6 +161,7 @@ def substitutes(
     if sentence is None:
         raise ElmoError("elmo substitutes needs SENTENCE; see elmo substitutes --help")
     from elmo.text.files import get_tokenizer
+    from elmo.text.sentences import marked_words
 
     words, positions = marked_words(sentence, get_tokenizer(tokenizer))
     scorer = _load(choice)
@@ -204,37 +202,6 @@ def _show_perplexity(found: Perplexity, as_json: bool) -> None:
     treated = "counted as <UNK>" if found.counts_unknown else "not counted"
     show(f"unknown     {found.n_unknown:,} ({found.unknown_rate:.2%} of the words, {treated})")
     show(f"predictions {found.n_predictions:,} in each direction")
-
-
-def marked_words(sentence: str, tokenizer: Tokenizer) -> tuple[list[str], list[int]]:
-    """Split a sentence; the words in square brackets are marked.
-
-    Args:
-        sentence: Such as `The [bank] of the river .`
-        tokenizer: Splits the parts between the marks, and what is marked.
-
-    Returns:
-        All words, and the positions of the marked ones.
-    """
-    words: list[str] = []
-    positions: list[int] = []
-    # With one group in the pattern, what is marked stands at the odd places.
-    for place, part in enumerate(_MARKED.split(sentence)):
-        split = [word for words in tokenizer.sentences(part) for word in words]
-        if place % 2:
-            if len(split) != 1:
-                raise InputError(
-                    f"[{part}] marks {counted(len(split), 'word')}, expected one: mark each word "
-                    "by its own brackets"
-                )
-            positions.append(len(words))
-        words += split
-    if not positions:
-        raise InputError(
-            f"no word of {_shown(sentence)!r} is marked: put square brackets around one, as in "
-            "'The [bank] of the river .'"
-        )
-    return words, positions
 
 
 # --- what goes in ---------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Similarity of words beside the judgement of people: Spearman's rank correlation.
+"""Similarity of words beside human judgments: Spearman's rank correlation.
 
 *In isolation* a word is a sentence of its own; *in context* its vector is the mean over its
 occurrences in a corpus.
@@ -7,21 +7,22 @@ occurrences in a corpus.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any, Literal
 
 import numpy as np
 
-from elmo.analysis.contextuality.geometry import Floats, Integers, Vectors, unit_rows
-from elmo.analysis.intervals import Estimate, estimate
-from elmo.analysis.passages import Corpus
+from elmo.analysis.corpus import Corpus
+from elmo.analysis.geometry import Floats, Integers, Vectors, unit_rows
+from elmo.analysis.intervals import Estimate, bootstrap, estimate
+from elmo.analysis.reports import TITLE, Report, Table, add_grid, figure_text, new_figure
 from elmo.analysis.settings import CorrelationSettings
-from elmo.analysis.targets import layer_names
+from elmo.analysis.span_vectors import layer_names, with_mix
 from elmo.analysis.words.word_means import mean_vectors
-from elmo.embed.selection import mix_layers
 from elmo.embedder import ELMo
-from elmo.errors import InputError
+from elmo.errors import InputError, MissingExtraError
 from elmo.runtime.tables import counted
 from elmo.text.files import TextFile
 
@@ -29,10 +30,13 @@ _COLUMNS = re.compile(r"[\t,;]|\s+")
 _FEWEST = 3
 """Pairs below which a correlation says nothing."""
 
+Condition = Literal["isolation", "context"]
+"""Whether a word is a sentence of its own, or its vectors in a corpus are averaged."""
+
 
 @dataclass(frozen=True)
 class JudgedPairs:
-    """Pairs of words with scores that people gave."""
+    """Pairs of words with human scores."""
 
     name: str
     left: list[str]
@@ -42,67 +46,97 @@ class JudgedPairs:
 
     @property
     def words(self) -> list[str]:
-        """All different words."""
+        """All distinct words."""
         return list(dict.fromkeys([*self.left, *self.right]))
 
 
 @dataclass(frozen=True)
 class CorrelationRow:
-    """One way to compare the words of one file."""
+    """The correlation of one file with one layer."""
 
     file: str
-    way: str
-    """`isolation` or `context`."""
+    condition: Condition
     layer: str
     spearman: Estimate
     n_pairs: int
     """Pairs that were compared."""
 
 
-@dataclass
-class CorrelationReport:
-    """All that was compared."""
+@dataclass(frozen=True, kw_only=True)
+class CorrelationReport(Report):
+    """The correlations of all files, layers and conditions."""
 
-    model: str = ""
-    model_sha256: str = ""
+    stem = "correlation"
     corpus: str = ""
-    notes: list[str] = field(default_factory=list)
     rows: list[CorrelationRow] = field(default_factory=list)
-    figures: dict[str, list[tuple[float, float]]] = field(default_factory=dict)
-    """For each file, score and cosine of every pair in the way that agrees best."""
+    pairs: dict[str, list[tuple[float, float]]] = field(default_factory=dict)
+    """For each file, score and cosine of every pair where the correlation is highest."""
+
+    @property
+    def head(self) -> list[str]:
+        """Model and corpus."""
+        corpus = self.corpus or "none: words are compared in isolation only"
+        return [*super().head, f"corpus   {corpus}"]
+
+    def tables(self) -> Iterator[Table]:
+        """Yield one table."""
+        rows = [
+            (
+                row.file,
+                f"in {row.condition}",
+                row.layer,
+                figure_text(row.spearman.value),
+                str(row.spearman),
+                f"{row.n_pairs:,}",
+            )
+            for row in self.rows
+        ]
+        yield Table(("file", "words", "layer", "Spearman", "95 %", "pairs"), rows)
+
+    def figure(self) -> Any:
+        """Draw scores and cosines, a panel for each file, where the correlation is highest."""
+        width = max(1, len(self.pairs))
+        figure = new_figure(5 * width, 4.4, f"elmo analyze correlation: {self.model}")
+        panels = figure.subplots(1, width, squeeze=False)[0]
+        for axes, (name, points) in zip(panels, self.pairs.items(), strict=False):
+            known = [r for r in self.rows if r.file == name and r.spearman.value is not None]
+            best = max(known, key=lambda row: row.spearman.value or 0.0)
+            axes.scatter(*zip(*points, strict=True), s=14, alpha=0.6, color="C0")
+            how = f"in {best.condition}, layer {best.layer}"
+            axes.set_title(f"{name}: Spearman {best.spearman.value:.2f}, {how}", **TITLE)
+            axes.set_xlabel("human score")
+            axes.set_ylabel("cosine")
+            add_grid(axes)
+        return figure
 
 
 def read_judged_pairs(path: Path) -> JudgedPairs:
     """Read a file with two words and a score a line, between tabs, commas or spaces.
 
-    Lines that begin with `#` are left out, and so is a first line without a score.
+    Lines that begin with `#` are skipped, and so is a first line without a score.
     """
-    left: list[str] = []
-    right: list[str] = []
-    scores: list[float] = []
+    rows: list[tuple[str, str, float]] = []
     header = ""
     with TextFile(path) as lines:
         for number, line in enumerate(lines, start=1):
             columns = [part for part in _COLUMNS.split(line.strip()) if part]
             if not columns or line.lstrip().startswith("#"):
                 continue
+            shown = repr(line.strip()[:60])
             score = _number(columns[2]) if len(columns) >= 3 else None
-            if score is None:
-                if number == 1 and len(columns) >= 3:
-                    header = f" (line 1, {line.strip()[:60]!r}, has no score: taken for a header)"
-                    continue
-                raise InputError(
-                    f"{path}, line {number}: {line.strip()[:60]!r}, expected two words and a score"
-                )
-            left.append(columns[0])
-            right.append(columns[1])
-            scores.append(score)
-    if len(scores) < _FEWEST:
+            if score is not None:
+                rows.append((columns[0], columns[1], score))
+            elif number == 1 and len(columns) >= 3:
+                header = f" (line 1, {shown}, has no score: taken for a header)"
+            else:
+                raise InputError(f"{path}, line {number}: {shown}, expected two words and a score")
+    if len(rows) < _FEWEST:
         raise InputError(
-            f"{path} has {counted(len(scores), 'pair')}{header}; a correlation needs {_FEWEST} "
-            "at the least"
+            f"{path} has {counted(len(rows), 'pair')}{header}; a correlation needs at least "
+            f"{_FEWEST}"
         )
-    return JudgedPairs(path.name, left, right, np.array(scores))
+    left, right, scores = zip(*rows, strict=True)
+    return JudgedPairs(path.name, list(left), list(right), np.array(scores))
 
 
 def _number(text: str) -> float | None:
@@ -113,51 +147,49 @@ def _number(text: str) -> float | None:
     return value if np.isfinite(value) else None
 
 
-def ranks(values: Floats) -> Floats:
-    """Give the ranks of values `(n,)` from 0 on; equal values share their mean rank."""
-    _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
-    last = np.cumsum(counts)
-    means: Floats = ((last - counts) + (last - 1)) / 2
-    return means[inverse]
-
-
-def spearman(first: Floats, second: Floats) -> float | None:
-    """Give the rank correlation of two lists `(n,)`; None where a list is all the same."""
-    if len(first) < _FEWEST:
-        return None
-    centred = [r - r.mean() for r in (ranks(first), ranks(second))]
-    size = float(np.sqrt((centred[0] ** 2).sum() * (centred[1] ** 2).sum()))
-    return float(np.clip((centred[0] * centred[1]).sum() / size, -1.0, 1.0)) if size > 0 else None
+def spearman(first: Floats, second: Floats, axis: int = -1) -> Any:
+    """Return the rank correlation along an axis; NaN where all values are the same."""
+    try:
+        from scipy.stats import rankdata
+    except ImportError:
+        raise MissingExtraError("elmo analyze correlation", "analysis") from None
+    a, b = (rankdata(values, axis=axis) for values in (first, second))
+    a, b = a - a.mean(axis=axis, keepdims=True), b - b.mean(axis=axis, keepdims=True)
+    with np.errstate(invalid="ignore"):
+        sizes = np.sqrt((a**2).sum(axis=axis) * (b**2).sum(axis=axis))
+        return np.clip((a * b).sum(axis=axis) / sizes, -1.0, 1.0)
 
 
 def spearman_estimate(first: Floats, second: Floats, resamples: int, seed: int) -> Estimate:
-    """Give the rank correlation with an interval from resampled pairs."""
-    rng = np.random.default_rng(seed)
-    drawn = (rng.integers(0, len(first), len(first)) for _ in range(resamples))
-    values = [spearman(first[some], second[some]) for some in drawn]
-    known = np.array([value for value in values if value is not None])
-    return estimate(spearman(first, second), known)
+    """Return the rank correlation of `(n,)` values with an interval from resampled pairs."""
+    found = float(spearman(first, second))
+    draws = bootstrap(spearman, first, second, resamples=resamples, seed=seed)
+    return estimate(None if np.isnan(found) else found, draws)
 
 
-def compare_with_people(
-    model: ELMo, files: Sequence[JudgedPairs], corpus: Corpus | None, settings: CorrelationSettings
+def correlate(
+    model: ELMo,
+    files: Sequence[JudgedPairs],
+    corpus: Corpus | None,
+    settings: CorrelationSettings,
 ) -> CorrelationReport:
-    """Compare similarities in every layer, and in the mix, with those of people.
+    """Correlate similarities in every layer, and in the mix, with human judgments.
 
     Args:
-        model: What embeds.
-        files: What people said.
+        model: The model.
+        files: Human judgments.
         corpus: Where words occur; without it they are compared in isolation only.
         settings: How.
     """
-    report = CorrelationReport(corpus="" if corpus is None else corpus.title)
+    report = CorrelationReport()
     words = list(dict.fromkeys(word for file in files for word in file.words))
     rows = {word: row for row, word in enumerate(words)}
     alone = model.encode_tokens([[word] for word in words], layers="all", show_progress_bar=False)
-    isolated = np.concatenate(alone, axis=1)
+    isolated = with_mix(np.concatenate(alone, axis=1), model)
+    names = layer_names(model)
     for file in files:
-        everything = np.arange(len(file.scores))
-        _compare(report, model, file, rows, isolated, "isolation", everything, settings)
+        every = np.arange(len(file.scores))
+        _compare(report, file, "isolation", names, isolated, _places(file, rows), every, settings)
     if corpus is None:
         return report
     forms = [corpus.word(word) for word in words]
@@ -165,65 +197,63 @@ def compare_with_people(
     means, counts = mean_vectors(model, corpus, distinct, "all")
     places = {form: place for place, form in enumerate(distinct)}
     at = np.array([places[form] for form in forms])
-    enough = counts[at] >= max(1, settings.min_count)
+    vectors, enough = with_mix(means[:, at], model), counts[at] >= max(1, settings.min_count)
     for file in files:
-        known = np.array([enough[rows[a]] and enough[rows[b]] for a, b in _pairs(file)], np.bool_)
-        some = np.flatnonzero(known)
+        pairs = _places(file, rows)
+        some = np.flatnonzero(enough[pairs].all(axis=1))
         if len(some) < len(file.scores):
-            report.notes.append(_missing(file, words, enough, len(some), settings))
+            missing = [word for word in file.words if not enough[rows[word]]]
+            report.notes.append(_missing(file, missing, len(some), settings.min_count))
         if len(some) >= _FEWEST:
-            _compare(report, model, file, rows, means[:, at], "context", some, settings)
+            _compare(report, file, "context", names, vectors, pairs, some, settings)
     return report
 
 
-def _pairs(file: JudgedPairs) -> list[tuple[str, str]]:
-    return list(zip(file.left, file.right, strict=True))
+def _places(file: JudgedPairs, rows: dict[str, int]) -> Integers:
+    """Return the rows of both words of each pair, int64 `(n, 2)`."""
+    return np.array([[rows[word] for word in side] for side in (file.left, file.right)]).T
 
 
-def _missing(
-    file: JudgedPairs,
-    words: list[str],
-    enough: Vectors,
-    n_known: int,
-    settings: CorrelationSettings,
-) -> str:
-    own = set(file.words)
-    lost = [word for word, known in zip(words, enough, strict=True) if not known and word in own]
-    shown = ", ".join(lost[:5]) + (", ..." if len(lost) > 5 else "")
-    least = max(1, settings.min_count)
-    often = "never occur" if least == 1 else f"occur fewer than {least} times"
-    told = "" if n_known >= _FEWEST else "; too few to compare in context"
+def _missing(file: JudgedPairs, words: list[str], n_known: int, least: int) -> str:
+    shown = ", ".join(words[:5]) + (", ..." if len(words) > 5 else "")
+    often = "never occur" if least <= 1 else f"occur fewer than {least} times"
+    few = "" if n_known >= _FEWEST else "; too few to compare in context"
     return (
         f"{file.name}: {n_known:,} of {len(file.scores):,} pairs are compared in context, because "
-        f"{len(lost):,} words {often} in the corpus ({shown}){told}"
+        f"{len(words):,} words {often} in the corpus ({shown}){few}"
     )
 
 
 def _compare(
     report: CorrelationReport,
-    model: ELMo,
     file: JudgedPairs,
-    rows: dict[str, int],
+    condition: Condition,
+    names: Sequence[str],
     vectors: Vectors,
-    way: str,
+    pairs: Integers,
     some: Integers,
     settings: CorrelationSettings,
 ) -> None:
-    """Compare some pairs of a file; `vectors` are `(n_layers, len(rows), dim)`."""
-    import torch
+    """Add the correlations of some pairs of a file to a report.
 
-    mixed = mix_layers([torch.from_numpy(np.ascontiguousarray(v)) for v in vectors], model.config)
-    pairs = np.array([(rows[a], rows[b]) for a, b in _pairs(file)])[some]
-    used = np.unique(pairs)
-    scores = file.scores[some]
-    for name, layer in zip(layer_names(model), [*vectors, mixed.numpy()], strict=True):
-        shift = layer[used].mean(axis=0) if settings.remove_mean else 0.0
+    Args:
+        report: Changed in place.
+        file: Human judgments of n pairs.
+        condition: What the vectors are.
+        names: Of the layers.
+        vectors: Of all words, in each layer, `(len(names), n_words, dim)`.
+        pairs: Rows of both words of each pair, `(n, 2)`.
+        some: Which pairs are compared.
+        settings: How.
+    """
+    pairs, scores = pairs[some], file.scores[some]
+    for name, layer in zip(names, vectors, strict=True):
+        shift = layer[np.unique(pairs)].mean(axis=0) if settings.remove_mean else 0.0
         unit = unit_rows(layer - shift)
         cosines = (unit[pairs[:, 0]] * unit[pairs[:, 1]]).sum(axis=1)
         found = spearman_estimate(scores, cosines, settings.resamples, settings.seed)
-        row = CorrelationRow(file.name, way, name, found, len(some))
         before = [r.spearman.value for r in report.rows if r.file == file.name]
         best = max((value for value in before if value is not None), default=-2.0)
         if found.value is not None and found.value > best:
-            report.figures[file.name] = list(zip(scores.tolist(), cosines.tolist(), strict=True))
-        report.rows.append(row)
+            report.pairs[file.name] = list(zip(scores.tolist(), cosines.tolist(), strict=True))
+        report.rows.append(CorrelationRow(file.name, condition, name, found, len(some)))

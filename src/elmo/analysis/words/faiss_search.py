@@ -1,4 +1,4 @@
-"""Search among millions of vectors by faiss: only the cells nearest to a query are looked at."""
+"""Approximate search by faiss: only vectors in the cells nearest to a query are compared."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from elmo.errors import InputError, MissingExtraError
 Vectors = npt.NDArray[np.float32]
 
 _FEW = 10_000
-"""Up to so many vectors, all of them are compared."""
+"""Up to so many vectors, all are compared."""
 _CHUNK_ROWS = 1 << 16
 _TRAINING_ROWS = 64
-"""Vectors for each cell from which the cells are learned."""
-_SHARE_LOOKED_AT = 8
-"""One of so many cells is looked at."""
+"""Vectors for each cell that the cells are trained on."""
+_CELLS_PER_PROBE = 8
+"""One of so many cells is searched."""
 
 
 def require_faiss() -> Any:
-    """Give the library, or say which extra brings it."""
+    """Return the library; an error names the extra that installs it."""
     try:
         import faiss
     except ImportError:
@@ -31,17 +31,22 @@ def require_faiss() -> Any:
     return faiss
 
 
-def faiss_search(index: WordIndex, remove_mean: bool, path: Path | None) -> Search:
-    """Give a search in an index of words.
+def faiss_search(
+    index: WordIndex, remove_mean: bool, saved: Path | None, overwrite: bool = False
+) -> Search:
+    """Return a search in an index of words.
 
     Args:
         index: The words.
-        remove_mean: Whether their mean is taken away.
-        path: Where the cells are kept for the next time; learned each time if None.
+        remove_mean: Whether to subtract their mean.
+        saved: Where the index is saved, and its cells beside it; trained each time if None.
+        overwrite: Whether to train cells again that are saved.
     """
     faiss = require_faiss()
     cells = None
-    if path is not None and path.is_file():
+    ending = ".centered.faiss" if remove_mean else ".faiss"
+    path = None if saved is None else saved.with_name(saved.name + ending)
+    if path is not None and path.is_file() and not overwrite:
         cells = _read(faiss, path)
         if (cells.ntotal, cells.d) != index.vectors.shape:
             raise InputError(
@@ -55,15 +60,10 @@ def faiss_search(index: WordIndex, remove_mean: bool, path: Path | None) -> Sear
 
     def search(query: Vectors, number: int) -> tuple[npt.NDArray[np.int64], Vectors]:
         cosines, rows = cells.search(np.ascontiguousarray(query[None]), number)
-        found = rows[0] >= 0  # where the cells had fewer, faiss gives -1
+        found = rows[0] >= 0  # -1 where the cells had fewer
         return rows[0][found], cosines[0][found]
 
     return search
-
-
-def cells_path(index: Path, remove_mean: bool) -> Path:
-    """Say where the cells of a saved index are kept."""
-    return index.with_name(index.name + (".centred.faiss" if remove_mean else ".faiss"))
 
 
 def _read(faiss: Any, path: Path) -> Any:
@@ -82,7 +82,7 @@ def _build(faiss: Any, index: WordIndex, remove_mean: bool) -> Any:
         n_cells = int(4 * n**0.5)
         kind = faiss.METRIC_INNER_PRODUCT
         cells = faiss.index_factory(dim, f"IVF{n_cells},Flat", kind)
-        cells.nprobe = max(1, n_cells // _SHARE_LOOKED_AT)
+        cells.nprobe = max(1, n_cells // _CELLS_PER_PROBE)
         step = max(1, n // (n_cells * _TRAINING_ROWS))
         cells.train(_scaled(index, np.arange(0, n, step), remove_mean))
     for start in range(0, n, _CHUNK_ROWS):
@@ -92,7 +92,7 @@ def _build(faiss: Any, index: WordIndex, remove_mean: bool) -> Any:
 
 
 def _scaled(index: WordIndex, rows: npt.NDArray[np.int64], remove_mean: bool) -> Vectors:
-    """Give some rows scaled to length 1, `(len(rows), dim)`."""
+    """Return some rows scaled to length 1, `(len(rows), dim)`."""
     shift = index.mean if remove_mean else np.zeros(1, np.float32)
     scaled = (index.vectors[rows] - shift) / index.norms(remove_mean)[rows][:, None]
     return np.ascontiguousarray(scaled, np.float32)

@@ -1,4 +1,4 @@
-"""Words with one vector each: saved, mapped into memory, searched for what is similar.
+"""Words with one vector each: saved, mapped into memory, searched for similar ones.
 
 Everything here is NumPy: a saved index answers without PyTorch and without a model.
 """
@@ -44,9 +44,9 @@ class WordIndex:
 
     Args:
         words: The words, all different.
-        counts: How often each occurs, int64 `(n,)`; zeros if they are not from a corpus.
+        counts: Occurrences of each, int64 `(n,)`; zeros if they are not from a corpus.
         vectors: Float32 `(n, dim)`, not scaled.
-        facts: Where they are from.
+        facts: What they were made from.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class WordIndex:
         return self._mean
 
     def norms(self, remove_mean: bool) -> Vectors:
-        """Give the lengths of all vectors, float32 `(n,)`, with or without their mean."""
+        """Return the lengths of all vectors, float32 `(n,)`, with or without their mean."""
         if remove_mean not in self._norms:
             shift = self.mean if remove_mean else np.zeros(1, np.float32)
             parts = [
@@ -89,7 +89,7 @@ class WordIndex:
         return self._norms[remove_mean]
 
     def vector(self, word: str, remove_mean: bool = False) -> Vectors:
-        """Give the vector of a word, scaled to length 1, float32 `(dim,)`."""
+        """Return the vector of a word, scaled to length 1, float32 `(dim,)`."""
         row = self._rows.get(word)
         if row is None:
             raise InputError(self._unknown(word))
@@ -98,9 +98,9 @@ class WordIndex:
         return scaled
 
     def cosines(self, query: Vectors, remove_mean: bool = False) -> Vectors:
-        """Give the cosine of a query of length 1, `(dim,)`, with every vector: `(n,)`.
+        """Return the cosine of a query of length 1, `(dim,)`, with every vector: `(n,)`.
 
-        The mean need not be taken away from the table: it is the same number for every row.
+        The mean need not be subtracted from every vector: its product with the query is one number.
         """
         products = self.vectors @ query
         if remove_mean:
@@ -122,7 +122,7 @@ class WordIndex:
         Args:
             word: One of the words.
             top: How many.
-            remove_mean: Whether to take the mean of all vectors away first.
+            remove_mean: Whether to subtract the mean of all vectors first.
             allowed: Which words may be listed, bool `(n,)`; all if None.
             search: Finds candidates instead of comparing with every vector.
         """
@@ -139,7 +139,7 @@ class WordIndex:
         return [self._entry(row, float(cosines[row])) for row in best.tolist()]
 
     def _searched(self, query: Vectors, top: int, may: Allowed, search: Search) -> list[Similar]:
-        """Ask for more and more candidates until enough of them are allowed."""
+        """Request more and more candidates until enough of them are allowed."""
         wanted = min(top, int(may.sum()))
         asked = min(len(self), 2 * top + 16)
         while True:
@@ -159,12 +159,12 @@ class WordIndex:
     def allowed(
         self, stop_words: frozenset[str], min_count: int = 0, max_count: int | None = None
     ) -> Allowed:
-        """Say which words may be listed, bool `(n,)`.
+        """Return which words may be listed, bool `(n,)`.
 
         Args:
             stop_words: Never these, in lower case.
-            min_count: None that is rarer, unless nothing was counted.
-            max_count: None that is more frequent.
+            min_count: None with fewer occurrences, unless nothing was counted.
+            max_count: None with more occurrences.
         """
         may = np.ones(len(self), np.bool_)
         if self.counts.any():
@@ -208,7 +208,7 @@ class WordIndex:
             raise MissingFileError(f"no such index: {path}; make it with --corpus and --index")
         arrays, metadata = map_arrays(path)
         if metadata.get("kind") != _KIND:
-            raise InputError(f"{path} is no index of words; elmo similar --index makes one")
+            raise InputError(f"{path} is not an index of words; elmo similar --index makes one")
         try:
             return cls._of_arrays(arrays, json.loads(metadata["facts"]))
         except (KeyError, TypeError, ValueError) as error:

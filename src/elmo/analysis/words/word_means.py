@@ -6,12 +6,13 @@ from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
-from tqdm import tqdm
+from tqdm.auto import tqdm
 
-from elmo.analysis.passages import Corpus, Passage
+from elmo.analysis.corpus import Corpus
+from elmo.analysis.geometry import group_sums
 from elmo.analysis.settings import OneLayer
 from elmo.analysis.words.word_index import WordIndex
-from elmo.embed.selection import require_layer
+from elmo.embed.pipeline import require_layer
 from elmo.embedder import ELMo
 from elmo.errors import InputError
 from elmo.settings import Layers
@@ -23,7 +24,7 @@ _BATCH = 4096
 
 
 def frequent_words(corpus: Corpus, min_count: int, max_words: int | None = None) -> dict[str, int]:
-    """Count the words of a corpus, and give the frequent ones, the most frequent first."""
+    """Return the frequent words of a corpus with their counts, the most frequent first."""
     ordered = sorted(corpus.count_words().items(), key=lambda word: (-word[1], word[0]))
     kept = {word: count for word, count in ordered if count >= min_count}
     if not kept:
@@ -50,39 +51,29 @@ def mean_vectors(
     """Average the vectors of words over all their occurrences.
 
     Args:
-        model: What embeds.
+        model: The model.
         corpus: Where they occur.
         words: Which words.
         layers: `all`, or one vector a word.
 
     Returns:
         Shape `(len(words), dim)`, or `(n_layers, len(words), dim)` for `all`, zeros for a word that
-        does not occur; and how often each occurs, `(len(words),)`.
+        does not occur; and the occurrences of each, `(len(words),)`.
     """
     rows = {word: row for row, word in enumerate(words)}
     wanted = (s for s in corpus if any(corpus.word(word) in rows for word in s))
     lead = (model.n_layers,) if layers == "all" else ()
     sums = np.zeros((*lead, len(words), model.dim), np.float32)
     counts = np.zeros(len(words), np.int64)
-    for passage in corpus.passages(model, layers, wanted):
-        places, targets = _places(passage, rows)
-        if len(places):
-            order = np.argsort(targets, kind="stable")
-            present, starts = np.unique(targets[order], return_index=True)
-            chosen = passage.vectors[..., places[order], :]
-            sums[..., present, :] += np.add.reduceat(chosen, starts, axis=-2)
-            counts += np.bincount(targets, minlength=len(words))
+    for window in corpus.windows(model, layers, wanted):
+        names, ids = window.numbered
+        found = np.array([rows.get(name, -1) for name in names], np.int64)[ids]
+        places = np.flatnonzero(found >= 0)
+        present, added = group_sums(window.vectors[..., places, :], found[places], axis=-2)
+        sums[..., present, :] += added
+        counts += np.bincount(found[places], minlength=len(words))
     sums /= np.maximum(counts, 1).astype(np.float32)[:, None]
     return sums, counts
-
-
-def _places(passage: Passage, rows: dict[str, int]) -> tuple[Counts, Counts]:
-    """Give the places of the wanted words in a passage, and their rows."""
-    names, ids = passage.numbered
-    known = np.array([rows.get(name, -1) for name in names], np.int64)
-    targets = known[ids]
-    places = np.flatnonzero(targets >= 0)
-    return places, targets[places]
 
 
 def index_of_corpus(
@@ -93,7 +84,7 @@ def index_of_corpus(
     max_words: int | None = None,
     show_progress: bool = False,
 ) -> WordIndex:
-    """Make an index of the frequent words of a corpus; it is read twice, or once for layer 0."""
+    """Index the frequent words of a corpus, which is read twice, or once for layer 0."""
     require_layer(layer, model.config)
     counts = frequent_words(corpus, min_count, max_words)
     words = list(counts)
@@ -108,7 +99,7 @@ def index_of_corpus(
 def index_of_words(
     model: ELMo, words: Sequence[str], source: str, show_progress: bool = False
 ) -> WordIndex:
-    """Make an index of the context-free vectors of a list of words."""
+    """Index the context-free vectors of a list of words."""
     distinct = list(dict.fromkeys(word for word in words if word))
     if not distinct:
         raise InputError(f"{source} has no words")

@@ -1,1 +1,0 @@
-"""How contextual vectors are."""

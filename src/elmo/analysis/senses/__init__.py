@@ -1,1 +1,0 @@
-"""The senses of one word."""
