@@ -46,6 +46,7 @@ EXTRAS = (
     "matplotlib",
     "scipy",
     "sklearn",
+    "threadpoolctl",
     "faiss",
     "tensorboard",
     "triton",

