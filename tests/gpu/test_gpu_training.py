@@ -19,7 +19,7 @@ from elmo.lm.softmax_losses import sampled_loss, sampled_losses
 from elmo.model.layers import CharacterEncoder
 from elmo.runtime.metrics_file import read_metrics
 from elmo.text.characters import CharacterMapper
-from elmo.training.characters import encode_spelling
+from elmo.training.characters import encode_characters
 from elmo.training.corpus.prepare import prepare
 from elmo.training.corpus.settings import PrepareSettings
 from elmo.training.recurrence import run_layer
@@ -93,7 +93,7 @@ def test_word_vectors_of_the_published_size_are_close_in_bfloat16():
     plain = encoder(ids)
     plain_gradients = torch.autograd.grad((plain * weights).sum(), list(encoder.parameters()))
     with torch.autocast(GPU, torch.bfloat16):
-        fused = encode_spelling(encoder, ids, 261, fused=True)
+        fused = encode_characters(encoder, ids, 261, fused=True)
     gradients = torch.autograd.grad((fused.float() * weights).sum(), list(encoder.parameters()))
     assert error(fused, plain) < 0.03
     for (name, _), one, other in zip(

@@ -9,7 +9,7 @@ from elmo.config import ElmoConfig
 from elmo.model.layers import CharacterEncoder
 from elmo.text.characters import CharacterMapper
 from elmo.training import characters
-from elmo.training.characters import encode_spelling
+from elmo.training.characters import encode_characters
 from strategies import ALPHABET
 
 words = st.lists(st.text(max_size=60), min_size=1, max_size=30)
@@ -28,7 +28,7 @@ def compare(encoder, ids, padding):
     weights = torch.randn(len(ids), encoder.projection.out_features, dtype=torch.float64)
     gradients = []
     outputs = []
-    for encode in (encoder, lambda ids: encode_spelling(encoder, ids, padding)):
+    for encode in (encoder, lambda ids: encode_characters(encoder, ids, padding)):
         outputs.append(encode(ids))
         loss = (outputs[-1] * weights).sum()
         gradients.append(torch.autograd.grad(loss, list(encoder.parameters())))
@@ -71,4 +71,4 @@ def test_an_alphabet_is_read_in_the_same_way(spelt):
 def test_no_words_have_no_vectors():
     _, encoder = make_encoder()
     ids = CharacterMapper().rows([])
-    assert encode_spelling(encoder, ids, 261).shape == (0, encoder.projection.out_features)
+    assert encode_characters(encoder, ids, 261).shape == (0, encoder.projection.out_features)

@@ -29,13 +29,13 @@ def folder(tmp_path_factory):
 
 
 def make_models(folder, drawn, seed, kind="full"):
-    """Give the oracle and a language model with the same numbers, in float64."""
-    spelt = "char_cnn" in drawn
-    alphabet = spelt and drawn["char_cnn"].get("n_characters") == ALPHABET.n_characters
+    """Return the oracle and a language model with the same numbers, in float64."""
+    reads_characters = "char_cnn" in drawn
+    alphabet = reads_characters and drawn["char_cnn"].get("n_characters") == ALPHABET.n_characters
     characters = ALPHABET.characters if alphabet else None
-    if not spelt:
+    if not reads_characters:
         drawn = drawn | {"n_tokens_vocab": len(VOCABULARY)}
-    words = None if spelt else VOCABULARY.words
+    words = None if reads_characters else VOCABULARY.words
     tensors = random_tensors(drawn, seed)
     write_files(folder, drawn, tensors, words, characters)
     bilm = BiLM.from_checkpoint(open_model(folder))
@@ -48,7 +48,7 @@ def make_models(folder, drawn, seed, kind="full"):
 def streams(model, text, **changes):
     bilm = model.bilm
     ids = word_ids(bilm.config, VOCABULARY, bilm.alphabet)
-    given = {"rows": 1, "unroll": 1, "shuffle": "none", "restarts": 1.0, **changes}
+    given = {"rows": 1, "unroll": 1, "shuffle": "none", "reset_prob": 1.0, **changes}
     return Streams([ListShard([text], VOCABULARY)], VOCABULARY, ids, **given)
 
 
@@ -73,6 +73,12 @@ def expected_nll(oracle, model, text):
     return totals
 
 
+def nll(found):
+    """Sum of both directions' negative log-likelihoods."""
+    perplexity = found.perplexity
+    return perplexity.n_predictions * np.log([perplexity.forward, perplexity.backward])
+
+
 @settings(max_examples=30)
 @given(
     drawn=options(cells=("lstm", "gru"), spells=("bytes", "code points")),
@@ -85,8 +91,8 @@ def test_the_likelihood_equals_the_oracle(folder, drawn, text, seed, unroll):
     reader = streams(model, text)
     reader.unroll = unroll
     result = measure(model, reader.one_pass(), CPU)
-    assert result.n_tokens == sum(len(sentence) + 1 for sentence in text)
-    np.testing.assert_allclose(result.nll, expected_nll(oracle, model, text), rtol=1e-6)
+    assert result.perplexity.n_predictions == sum(len(sentence) + 1 for sentence in text)
+    np.testing.assert_allclose(nll(result), expected_nll(oracle, model, text), rtol=1e-6)
 
 
 def tiny_model(folder, kind="full", seed=0, **changes):
@@ -116,31 +122,31 @@ TEXT = [["the", "cat", "sat"], ["on", "naïve"], ["mat"], ["the", "mat", "sat", 
 @given(unroll=st.integers(1, 14))
 def test_state_is_carried_from_window_to_window(folder, unroll):
     model = tiny_model(folder)
-    whole = measure(model, streams(model, TEXT, unroll=14, restarts=0.0).one_pass(), CPU)
-    reader = streams(model, TEXT, restarts=0.0)
+    whole = measure(model, streams(model, TEXT, unroll=14, reset_prob=0.0).one_pass(), CPU)
+    reader = streams(model, TEXT, reset_prob=0.0)
     reader.unroll = unroll
     parts = measure(model, reader.one_pass(), CPU)
-    np.testing.assert_allclose(parts.nll, whole.nll, rtol=1e-9)
-    alone = measure(model, streams(model, TEXT, unroll=14, restarts=1.0).one_pass(), CPU)
-    assert not np.allclose(alone.nll, whole.nll, rtol=1e-9)
+    np.testing.assert_allclose(nll(parts), nll(whole), rtol=1e-9)
+    alone = measure(model, streams(model, TEXT, unroll=14, reset_prob=1.0).one_pass(), CPU)
+    assert not np.allclose(nll(alone), nll(whole), rtol=1e-9)
 
 
 def training_losses(model, batch, seed=0):
-    state = model.start(batch.restarts.shape[1], CPU)
-    parts = (batch.types, batch.inputs, batch.targets, batch.restarts)
+    state = model.start(batch.resets.shape[1], CPU)
+    parts = (batch.types, batch.inputs, batch.targets, batch.resets)
     return model(*parts, *state, seed)[0]
 
 
 @pytest.mark.parametrize("cell", ["lstm", "gru"])
 def test_gradients_of_every_weight_are_those_of_finite_differences(folder, cell):
     model = tiny_model(folder, cell=cell)
-    batch = next(streams(model, TEXT, rows=2, unroll=7, restarts=0.5).one_pass())
+    batch = next(streams(model, TEXT, rows=2, unroll=7, reset_prob=0.5).one_pass())
     names, parameters = zip(*model.named_parameters(), strict=True)
 
     def loss(*values):
         named = dict(zip(names, values, strict=True))
         state = model.start(2, CPU)
-        inputs = (batch.types, batch.inputs, batch.targets, batch.restarts)
+        inputs = (batch.types, batch.inputs, batch.targets, batch.resets)
         arguments = (*inputs, *state, 0)
         return torch.func.functional_call(model, named, arguments)[0].sum()
 

@@ -128,7 +128,7 @@ def test_documents_stay_together_when_they_are_shuffled(corpus, epoch):
 def equal(one, other):
     return all(
         torch.equal(getattr(one, k), getattr(other, k))
-        for k in ("types", "inputs", "targets", "restarts")
+        for k in ("types", "inputs", "targets", "resets")
     )
 
 
@@ -139,7 +139,7 @@ def test_streams_go_on_from_any_place(corpus, rows, unroll, skip):
         with pytest.raises(InputError, match="smaller --batch"):
             make(corpus, rows=rows, unroll=unroll)
         return
-    settings = {"rows": rows, "unroll": unroll, "restarts": 0.5, "seed": 3}
+    settings = {"rows": rows, "unroll": unroll, "reset_prob": 0.5, "seed": 3}
     whole = list(itertools.islice(make(corpus, **settings).batches(Position()), skip + 3))
     position = whole[skip - 1][1] if skip else Position()
     rest = itertools.islice(make(corpus, **settings).batches(position), 3)
@@ -150,7 +150,7 @@ def test_streams_go_on_from_any_place(corpus, rows, unroll, skip):
 
 @given(corpora, st.sampled_from([2, 4]))
 def test_processes_share_the_rows_of_a_batch(corpus, world):
-    settings = {"rows": world * 2, "unroll": 1, "restarts": 0.3}
+    settings = {"rows": world * 2, "unroll": 1, "reset_prob": 0.3}
     if sum(len(sentence) + 1 for sentence in all_sentences(corpus)) < world * 2:
         return
     joined, _ = next(make(corpus, **settings).batches(Position()))
@@ -180,11 +180,11 @@ def test_a_word_model_reads_unknown_words_as_unknown():
 
 
 @pytest.mark.parametrize("share", [0.0, 0.3, 1.0])
-def test_restarts_stand_at_sentence_starts_in_their_share(share):
+def test_resets_are_at_sentence_starts_with_their_probability(share):
     corpus = [[[["a", "b"]] * 2000]]
-    streams = make(corpus, rows=1, unroll=6000, restarts=share)
+    streams = make(corpus, rows=1, unroll=6000, reset_prob=share)
     batch = next(streams.one_pass())
     starts = torch.arange(6000) % 3 == 0
-    assert not batch.restarts[~starts].any()
-    assert batch.restarts[0, 0]
-    assert abs(batch.restarts[starts].float().mean() - share) < 0.05
+    assert not batch.resets[~starts].any()
+    assert batch.resets[0, 0]
+    assert abs(batch.resets[starts].float().mean() - share) < 0.05

@@ -156,7 +156,7 @@ def test_a_run_stops_when_it_gets_no_better(corpus, tmp_path):
     settings = quick(corpus, tmp_path / "run", steps=400, patience=2, rate=1e-12, validate_every=2)
     report = train(settings)
     assert report.progress.step < 400
-    assert report.progress.worse == 2
+    assert report.progress.n_worse == 2
 
 
 @pytest.mark.parametrize(
@@ -550,10 +550,12 @@ def test_a_run_that_diverges_stops_and_keeps_the_last_good_snapshot(corpus, tmp_
     good, _ = load_snapshot(tmp_path / "run")
     from elmo.training import trainer
 
-    real = trainer.recipe
+    real = trainer.hyperparameters
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
-            trainer, "recipe", lambda *a: dataclasses.replace(real(*a), loss_factor=float("nan"))
+            trainer,
+            "hyperparameters",
+            lambda *a: dataclasses.replace(real(*a), loss_factor=float("nan")),
         )
         with pytest.raises(
             DivergedError, match=r"step 7 .*another --out .*lower --rate.*000006.safetensors is"

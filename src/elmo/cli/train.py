@@ -112,10 +112,10 @@ def _tell(report: TrainReport) -> int:
     if not report.finished:
         say(f"interrupted and saved: elmo train --resume {report.out} goes on")
         return STOPPED
-    if progress.best_ppl is not None:
+    if progress.best_perplexity is not None:
         say(
-            f"best held-out perplexity {progress.best_ppl:,.2f} (mean of both directions) at step "
-            f"{progress.best_step:,}: {report.out / 'best'}"
+            f"best held-out perplexity {progress.best_perplexity:,.2f} (of both directions) at "
+            f"step {progress.best_step:,}: {report.out / 'best'}"
         )
     if report.curve is None:
         say("no picture of the run; it needs matplotlib: pip install matplotlib")

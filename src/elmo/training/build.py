@@ -1,4 +1,4 @@
-"""From settings and corpus to the model that is trained, and from there to a checkpoint."""
+"""Settings and corpus -> the model that is trained -> a checkpoint."""
 
 from __future__ import annotations
 
@@ -25,24 +25,24 @@ from elmo.training.settings import TrainSettings
 from elmo.weights.files import is_adaptive
 
 _FULL_SOFTMAX_WORDS = 5_000
-"""Up to this many words the full softmax is the default: it is exact and hardly slower."""
+"""Vocabulary up to which the full softmax is the default: it is exact and hardly slower."""
 _MOST_SAMPLES = 8192
-"""Candidates of the sampled softmax as published, for 793,471 words; see `_n_samples`."""
+"""Candidates of the sampled softmax as published, for 793,471 words."""
 _HEAD_SHARE = 0.3
-"""Of a run: long enough for a new output layer not to disturb the layers below it."""
-_SPELT = ("tutorial", "novel")
-"""Presets whose models spell words as code points unless told otherwise."""
+"""Fraction of a run after which a new output layer no longer disturbs the layers below it."""
+_BY_CODEPOINT = ("tutorial", "novel")
+"""Presets whose models read code points by default."""
 _BATCH = {"tiny": 16, "tutorial": 16, "novel": 32}
-"""Streams in a batch by preset; 128 as published for the others."""
+"""Streams in a batch by preset; 128, as published, for the others."""
 
 
 def batch_rows(settings: TrainSettings) -> int:
-    """Give the number of streams in a batch."""
+    """Return the number of streams in a batch."""
     return settings.batch or _BATCH.get(settings.preset, 128)
 
 
 def model_ids(model: LanguageModel, vocabulary: Vocabulary) -> WordIds:
-    """Give what turns words into what the model reads."""
+    """Return what turns words into what the model reads."""
     return word_ids(model.bilm.config, vocabulary, model.bilm.alphabet)
 
 
@@ -52,13 +52,13 @@ class Built:
 
     model: LanguageModel
     head_share: float
-    """Share of the run in which only the output layer learns."""
+    """Fraction of the run in which only the output layer learns."""
     notes: list[str]
-    """What people should know about how it was made."""
+    """What the user should know about how it was made."""
 
 
 def build_model(settings: TrainSettings, vocabulary: Vocabulary) -> Built:
-    """Make the model of a run, with fresh weights or those of another model.
+    """Return the model of a run, with random weights or those of another model.
 
     Args:
         settings: The settings.
@@ -69,12 +69,12 @@ def build_model(settings: TrainSettings, vocabulary: Vocabulary) -> Built:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(settings.seed)
         if settings.start_from is None:
-            bilm = _fresh_bilm(settings, vocabulary)
-            output = _fresh_output(settings, vocabulary, bilm)
+            bilm = _random_bilm(settings, vocabulary)
+            output = _random_output(settings, vocabulary, bilm)
         else:
             checkpoint = open_model(settings.start_from)
-            bilm = _known_bilm(settings, checkpoint, vocabulary)
-            output, note = _known_output(settings, checkpoint, vocabulary, bilm)
+            bilm = _loaded_bilm(settings, checkpoint, vocabulary)
+            output, note = _loaded_output(settings, checkpoint, vocabulary, bilm)
             notes.append(note)
             if settings.head_share is None and not checkpoint.softmax:
                 head_share = _HEAD_SHARE
@@ -89,7 +89,7 @@ def build_model(settings: TrainSettings, vocabulary: Vocabulary) -> Built:
 
 
 def to_checkpoint(model: LanguageModel, vocabulary: Vocabulary) -> Checkpoint:
-    """Give a model in the form that can be saved, its output layer and words included."""
+    """Return a model as a checkpoint, with its output layer and words."""
     saved = model.bilm.to_checkpoint()
     softmax = {
         name: tensor.detach().cpu().float().contiguous()
@@ -104,10 +104,10 @@ def to_checkpoint(model: LanguageModel, vocabulary: Vocabulary) -> Checkpoint:
     )
 
 
-# --- fresh weights ------------------------------------------------------------------------------
+# --- random weights ------------------------------------------------------------------------------
 
 
-def _fresh_bilm(settings: TrainSettings, vocabulary: Vocabulary) -> BiLM:
+def _random_bilm(settings: TrainSettings, vocabulary: Vocabulary) -> BiLM:
     named = {
         "cell": settings.cell,
         "n_layers": settings.layers,
@@ -115,7 +115,7 @@ def _fresh_bilm(settings: TrainSettings, vocabulary: Vocabulary) -> BiLM:
         "projection_dim": settings.projection,
     }
     changes = {name: value for name, value in named.items() if value is not None}
-    reads = settings.reads or ("codepoints" if settings.preset in _SPELT else "characters")
+    reads = settings.reads or ("codepoints" if settings.preset in _BY_CODEPOINT else "characters")
     if reads == "words":
         config = ElmoConfig.preset(settings.preset, n_words=len(vocabulary), **changes)
         return BiLM(config, vocabulary)
@@ -133,11 +133,11 @@ def _softmax_kind(settings: TrainSettings, vocabulary: Vocabulary) -> SoftmaxKin
 
 
 def _n_samples(settings: TrainSettings, vocabulary: Vocabulary) -> int:
-    """Give the number of candidates: an eighth of the words is plenty where they are few."""
+    """Return the number of candidates; of a small vocabulary an eighth is enough."""
     return settings.samples or max(512, min(_MOST_SAMPLES, len(vocabulary) // 8))
 
 
-def _fresh_output(settings: TrainSettings, vocabulary: Vocabulary, bilm: BiLM) -> OutputLayer:
+def _random_output(settings: TrainSettings, vocabulary: Vocabulary, bilm: BiLM) -> OutputLayer:
     kind = _softmax_kind(settings, vocabulary)
     tied = None
     if settings.tie:
@@ -167,7 +167,7 @@ def _require_words(settings: TrainSettings, bilm: BiLM, flag: str) -> WordEncode
 # --- weights of another model -------------------------------------------------------------------
 
 
-def _known_bilm(settings: TrainSettings, checkpoint: Checkpoint, vocabulary: Vocabulary) -> BiLM:
+def _loaded_bilm(settings: TrainSettings, checkpoint: Checkpoint, vocabulary: Vocabulary) -> BiLM:
     same = checkpoint.vocabulary is None or checkpoint.vocabulary.words == vocabulary.words
     if not checkpoint.config.reads_characters and not same:
         raise ConfigError(
@@ -180,12 +180,12 @@ def _known_bilm(settings: TrainSettings, checkpoint: Checkpoint, vocabulary: Voc
     return bilm.requires_grad_(True).train()
 
 
-def _known_output(
+def _loaded_output(
     settings: TrainSettings, checkpoint: Checkpoint, vocabulary: Vocabulary, bilm: BiLM
 ) -> tuple[OutputLayer, str]:
-    """Take over the output layer, or as much of it as fits the vocabulary."""
+    """Return the output layer, or the rows of it that fit the vocabulary, and a note about it."""
     if not checkpoint.softmax:
-        return _fresh_output(settings, vocabulary, bilm), (
+        return _random_output(settings, vocabulary, bilm), (
             f"{settings.start_from} has no output layer: a new one is learned"
         )
     assert checkpoint.vocabulary is not None
@@ -198,8 +198,8 @@ def _known_output(
             n_samples=_n_samples(settings, vocabulary),
             tied=None if adaptive or "weight" in saved else bilm.words.embedding.weight,
         )
-        return known, "the output layer goes on from where it was"
-    output = _fresh_output(settings, vocabulary, bilm)
+        return known, "the model's output layer is trained further"
+    output = _random_output(settings, vocabulary, bilm)
     rows = [(k, checkpoint.vocabulary.place(word)) for k, word in enumerate(vocabulary.words)]
     shared = [(new, old) for new, old in rows if old is not None]
     parameters = dict(output.named_parameters())
@@ -212,6 +212,6 @@ def _known_output(
                 target[new] = old_rows[old]
             copied = len(shared)
     return output, (
-        f"another vocabulary than the model's: {copied:,} of {len(vocabulary):,} words of the "
-        "output layer go on from where they were"
+        f"the vocabulary is not the model's: the output layer takes {copied:,} of its "
+        f"{len(vocabulary):,} words from the model"
     )

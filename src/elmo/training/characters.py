@@ -1,9 +1,10 @@
-"""Characters -> word vectors in training: the convolution without its waste.
+"""Characters -> word vectors in training; `layers.CharacterEncoder` is the plain code.
 
-The same trick as in `packed_words`: a filter's response to a window is a sum over its characters,
-so each distinct character of a batch is multiplied with the filters once, and windows only add rows
-of that table. Going back, the gradient of a maximum belongs to one window for each filter, whose
-characters' rows it is added to; the plain convolution multiplies all the zeros of the others, too.
+On a CPU, as in `backends.cpu.characters`: a filter's response to a window is a sum over its
+characters, so each distinct character of a batch is multiplied with the filters once, and windows
+only add rows of that table. In the backward pass the gradient of a maximum belongs to one window
+for each filter, to whose characters' rows it is added; the plain convolution multiplies the zeros
+of all other windows, too. On a GPU, kernels are used.
 """
 
 from __future__ import annotations
@@ -15,29 +16,31 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from elmo.model.layers import CharacterEncoder
-from elmo.training.fused_characters import encode_fused
+from elmo.backends.base import count_windows
+from elmo.backends.gpu.kernels.character_windows import window_maxima
+from elmo.backends.gpu.kernels.highway import mix_highway
+from elmo.model.layers import CharacterEncoder, Highway
 
 _SLICE_VALUES = 1 << 22
 """Responses of one slice of words: 16 MB."""
 
 
-def encode_spelling(
+def encode_characters(
     encoder: CharacterEncoder, ids: Tensor, padding: int, fused: bool = False
 ) -> Tensor:
-    """Give the vectors of words; equal to `encoder(ids)`, and so are the gradients.
+    """Return the vectors of words, equal to `encoder(ids)`, with equal gradients.
 
     Args:
         encoder: The encoder.
         ids: Character ids, int64 of shape `(n, max_characters)`.
         padding: The id behind a word's end.
-        fused: Whether kernels may be used; see `kernels.gpu.triton_ready`.
+        fused: Whether GPU kernels may be used; see `kernels.gpu.triton_ready`.
 
     Returns:
         Shape `(n, projection_dim)`.
     """
     if fused:
-        return encode_fused(encoder, ids, padding)
+        return _encode_fused(encoder, ids, padding)
     if ids.device.type != "cpu" or not len(ids):
         plain: Tensor = encoder(ids)
         return plain
@@ -46,10 +49,9 @@ def encode_spelling(
     slices = list(_slices(encoder, ids, padding))
     order = torch.cat([rows for rows, _ in slices])
     maxima = []
-    for convolution in encoder.convolutions:
-        assert isinstance(convolution, nn.Conv1d)
+    for convolution in _convolutions(encoder):
         assert convolution.bias is not None
-        # (n_distinct, width, number): what each filter makes of each character at each offset
+        # (n_distinct, width, number): response of each filter to each character at each offset
         table = torch.einsum("cd,fdo->cof", characters, convolution.weight)
         parts = [_maxima(table, places[rows, :length]) for rows, length in slices]
         maxima.append(torch.cat(parts) + convolution.bias)
@@ -62,12 +64,11 @@ def _slices(encoder: CharacterEncoder, ids: Tensor, padding: int) -> Iterator[tu
     """Group words of similar length.
 
     Yields:
-        Rows of a group, and how many of their characters tell all there is to know: one window
-        wholly inside the padding stands for all of them.
+        Rows of a group, and how many of their characters to read: one window wholly inside the
+        padding stands for all such windows.
     """
-    convolutions = [c for c in encoder.convolutions if isinstance(c, nn.Conv1d)]
-    widest = max(c.kernel_size[0] for c in convolutions)
-    most_filters = max(c.out_channels for c in convolutions)
+    widest = _widest(encoder)
+    most_filters = max(c.out_channels for c in _convolutions(encoder))
     longest = ids.shape[1]
     lengths = torch.where(ids != padding, torch.arange(1, longest + 1), 0).amax(dim=1)
     order = torch.argsort(lengths, stable=True)
@@ -86,16 +87,16 @@ def _maxima(table: Tensor, places: Tensor) -> Tensor:
 
 
 class _WindowMaxima(torch.autograd.Function):
-    """Each filter's highest response to the windows of words."""
+    """Each filter's maximal response over the windows of a word."""
 
     @staticmethod
     def forward(ctx: Any, table: Tensor, places: Tensor) -> Tensor:
-        """Look at all windows.
+        """Compute the responses to all windows.
 
         Args:
-            ctx: Keeps what the way back needs.
+            ctx: Keeps what the backward pass needs.
             table: Responses to single characters, `(n_distinct, width, number)`.
-            places: Which character stands where, `(n, length)`.
+            places: Rows of the table of all characters, `(n, length)`.
 
         Returns:
             Shape `(n, number)`.
@@ -112,7 +113,7 @@ class _WindowMaxima(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
-        """Add each gradient to the rows of the characters in the window that won."""
+        """Add each gradient to the rows of the characters in the window of the maximum."""
         windows, chosen = ctx.saved_tensors
         _, width, number = ctx.shape
         of_table = gradients[0].new_zeros(ctx.shape).view(-1, number)
@@ -120,3 +121,64 @@ class _WindowMaxima(torch.autograd.Function):
             rows = windows[:, :, offset].gather(1, chosen)  # (n, number)
             of_table.scatter_add_(0, rows, gradients[0])
         return of_table.view(ctx.shape), None
+
+
+# --- on a GPU -----------------------------------------------------------------------------------
+
+
+def _encode_fused(encoder: CharacterEncoder, ids: Tensor, padding: int) -> Tensor:
+    """Return the vectors of words, with kernels; see `encode_characters`.
+
+    Products run in the type that autocast asks for, sums are float32.
+    """
+    kind = ids.device.type
+    enabled = torch.is_autocast_enabled(kind)
+    dtype = torch.get_autocast_dtype(kind) if enabled else encoder.embedding.weight.dtype
+    convolutions = _convolutions(encoder)
+    with torch.autocast(kind, enabled=False):
+        characters = F.embedding(ids, encoder.embedding.weight, padding_idx=0)
+        filters = _filters(encoder)
+        bias = torch.cat([c.bias for c in convolutions if c.bias is not None])
+    widths = [c.kernel_size[0] for c in convolutions for _ in range(c.out_channels)]
+    maxima = window_maxima(
+        characters,
+        filters,
+        bias,
+        _constant(tuple(widths), ids.device),
+        count_windows(ids, padding, _widest(encoder)),
+        dtype,
+    )
+    vectors = encoder.activation(maxima)
+    for highway in encoder.highways:
+        assert isinstance(highway, Highway)
+        weight = torch.cat([highway.transform.weight, highway.gate.weight])
+        bias = torch.cat([highway.transform.bias, highway.gate.bias])
+        vectors = mix_highway(vectors, F.linear(vectors, weight, bias))
+    projected: Tensor = encoder.projection(vectors)
+    return projected
+
+
+def _filters(encoder: CharacterEncoder) -> Tensor:
+    """Return the filters of all widths, `(n_filters, widest, char_dim)`, padded with zeros."""
+    widest = _widest(encoder)
+    weights = [F.pad(c.weight, (0, widest - c.kernel_size[0])) for c in _convolutions(encoder)]
+    return torch.cat(weights).transpose(1, 2)
+
+
+_constants: dict[tuple[tuple[int, ...], torch.device], Tensor] = {}
+
+
+def _constant(values: tuple[int, ...], device: torch.device) -> Tensor:
+    """Return numbers as int32 on a device, copied once: a copy inside a CUDA graph fails."""
+    key = (values, device)
+    if key not in _constants:
+        _constants[key] = torch.tensor(values, dtype=torch.int32, device=device)
+    return _constants[key]
+
+
+def _convolutions(encoder: CharacterEncoder) -> list[nn.Conv1d]:
+    return [c for c in encoder.convolutions if isinstance(c, nn.Conv1d)]
+
+
+def _widest(encoder: CharacterEncoder) -> int:
+    return max(c.kernel_size[0] for c in _convolutions(encoder))

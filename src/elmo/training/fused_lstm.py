@@ -3,9 +3,9 @@
 The same as the plain code in `recurrence`, laid out so that little is copied and nothing
 transposed: every tensor is `(2, time, rows, width)`, of which a time step is a batch of two
 matrices and the whole is two matrices of all steps' rows. A step's input and the hidden state
-before it stand side by side and are multiplied together: on the way there each gate is then written
-by one product, and on the way back all gates are read once for both. Products become gates and
-gates become their gradients in place.
+before it lie side by side and are multiplied together: in the forward pass each gate is then
+written by one product, and in the backward pass all gates are read once for both. Products become
+gates, and gates their gradients, in place.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class _FusedLSTM(torch.autograd.Function):
         """Run.
 
         Args:
-            ctx: Keeps what the way back needs.
+            ctx: Keeps what the backward pass needs.
             inputs: `(2, time, rows, projection_dim)`, in the type of products, as all weights.
             hidden: `(2, rows, projection_dim)`.
             memory: Float32 `(2, rows, dim)`.
@@ -94,7 +94,7 @@ class _FusedLSTM(torch.autograd.Function):
         cells = inputs.new_empty(sides, time, rows, dim)
         memories = memory.new_empty(sides, time + 1, rows, dim)
         outputs = torch.empty_like(inputs, memory_format=torch.contiguous_format)
-        joint = inputs.new_empty(sides, time, rows, 2 * width)  # inputs, and what steps start from
+        joint = inputs.new_empty(sides, time, rows, 2 * width)  # inputs and hidden states before
         joint[..., :width] = inputs
         starts = joint[..., width:]
         memories[:, 0] = memory
@@ -124,7 +124,7 @@ class _FusedLSTM(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        """Give the gradients of the inputs and of all weights."""
+        """Return the gradients of the inputs and of all weights."""
         gates, memories, cells, outputs, joint, weight, projection, keep = ctx.saved_tensors
         given = gradients[0].contiguous()
         time, width = given.shape[1], given.shape[-1]
@@ -149,7 +149,7 @@ class _FusedLSTM(torch.autograd.Function):
                 ctx.cell_clip,
             )
             torch.bmm(gates[:, t], weight, out=of_joint[:, t])
-        increment_version(gates)  # a second way back would start from gradients: autograd objects
+        increment_version(gates)  # gates are gradients now: a second backward pass must fail
         of_gates = _flat(gates)
         of_projection = None if projection is None else torch.bmm(_flat(of_raw).mT, _flat(cells))
         return (
@@ -171,5 +171,5 @@ def _flat(values: Tensor) -> Tensor:
 
 
 def _at(keep: Tensor | None, time: int) -> Tensor | None:
-    """Give which rows are kept before a step, `(rows,)`; behind the last step all are."""
+    """Return which rows are kept before a step, `(rows,)`; after the last step all are."""
     return None if keep is None or time == len(keep) else keep[time]

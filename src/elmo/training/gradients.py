@@ -1,4 +1,4 @@
-"""The gradients of a step: of those weights that learn, summed over its batches, clipped."""
+"""The gradients of a step: summed over its batches, and clipped."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from torch.nn.parallel import DistributedDataParallel
 
 from elmo.lm.adaptive_softmax import AdaptiveSoftmax
 from elmo.lm.output_base import Drawn
-from elmo.model.state import State
+from elmo.model.bilm import State
 from elmo.training.graphed_step import GraphedStep
 from elmo.training.language_model import LanguageModel
-from elmo.training.optimizers import Recipe
+from elmo.training.optimizers import Hyperparameters
 from elmo.training.processes import Processes
 from elmo.training.settings import TrainSettings
 from elmo.training.streams import Batch, Position
 
 
 class Gradients:
-    """Finds the gradients of one step after another, and goes on with the state of the streams.
+    """Computes the gradients of one step after another, and carries the state of the streams.
 
     Args:
-        model: What learns, on the device of the run.
-        optimizer: Its optimizer, whose gradients they are.
-        recipe: Their clip, and the factor of the loss.
+        model: The model, on the device of the run.
+        optimizer: Its optimizer.
+        hyperparameters: Clipping, and the factor of the loss.
         settings: The settings of the run.
-        processes: Those that take steps together.
+        processes: The processes of the run.
         rows: Streams of this process.
     """
 
@@ -37,19 +37,19 @@ class Gradients:
         self,
         model: LanguageModel,
         optimizer: torch.optim.Optimizer,
-        recipe: Recipe,
+        hyperparameters: Hyperparameters,
         settings: TrainSettings,
         processes: Processes,
         rows: int,
     ) -> None:
-        self.model, self._optimizer, self._recipe = model, optimizer, recipe
+        self.model, self._optimizer, self._hyperparameters = model, optimizer, hyperparameters
         self._settings, self._processes = settings, processes
         self.state = model.start(rows, processes.device)
-        """What the layers remember after the last step."""
+        """State of the layers after the last step; see `State`."""
         self.losses = torch.zeros(2, dtype=torch.float64, device=processes.device)
         """Sum of the directions' losses since the last row of metrics."""
         self.n_losses = 0
-        """Of how many batches."""
+        """Number of batches in that sum."""
         self.norm = torch.zeros((), device=processes.device)
         """Norm of the last gradient before clipping."""
         self._head_only: bool | None = None
@@ -57,7 +57,7 @@ class Gradients:
         self._graphed: GraphedStep | None = None
 
     def set_phase(self, head_only: bool) -> None:
-        """Freeze the body while only the output layer is to learn; needed before the first step."""
+        """Freeze the biLM while only the output layer learns; needed before the first step."""
         if self._head_only == head_only:
             return
         self._head_only = head_only
@@ -69,36 +69,36 @@ class Gradients:
         if self._processes.world > 1:
             self._parallel = DistributedDataParallel(self.model)
         if self._graphed is not None:
-            self._graphed.forget()  # it may still run
+            self._graphed.discard()  # it may still run
         self._graphed = self._make_graphed()
 
     def close(self) -> None:
-        """Let go of the other processes; no step follows."""
+        """Drop references to the process group; no step follows."""
         self._parallel = self.model
 
-    def find(self, batches: Iterator[tuple[Batch, Position]], step: int) -> tuple[int, Position]:
-        """Find the clipped gradients of a step.
+    def compute(self, batches: Iterator[tuple[Batch, Position]], step: int) -> tuple[int, Position]:
+        """Compute the clipped gradients of a step.
 
         Args:
-            batches: Where its batches come from, each with the place of what follows it.
+            batches: The next batches, each with the position that follows it.
             step: Steps taken so far.
 
         Returns:
-            How many words it has, in all processes together, and the place of what follows them.
+            Number of tokens, of all processes together, and the position that follows them.
         """
         return self._sum(batches, step) if self._graphed is None else self._replay(batches, step)
 
     @property
-    def trouble(self) -> str | None:
-        """Why steps are not recorded, if that was tried in vain."""
-        return None if self._graphed is None else self._graphed.trouble
+    def failure(self) -> str | None:
+        """Why no CUDA graph could be captured, if that failed."""
+        return None if self._graphed is None else self._graphed.failure
 
     def mean_losses(self) -> Tensor:
-        """Give the mean losses of the directions since the last row of metrics, `(2,)`."""
+        """Return the mean losses of the directions since the last row of metrics, `(2,)`."""
         return self._processes.mean(self.losses.clone()) / self.n_losses
 
-    def forget_losses(self) -> None:
-        """Begin another row of metrics."""
+    def reset_losses(self) -> None:
+        """Start the next row of metrics."""
         self.losses.zero_()
         self.n_losses = 0
 
@@ -122,7 +122,7 @@ class Gradients:
         """Add the gradients of a batch."""
         with self._autocast():
             losses, hidden, memory = self._parallel(*batch.parts, *self.state, seed)
-        factor = self._recipe.loss_factor / self._settings.accumulate
+        factor = self._hyperparameters.loss_factor / self._settings.accumulate
         (losses.mean() * factor).backward()
         self.state = State(hidden, memory)
         self.losses += losses.detach().double()
@@ -134,10 +134,10 @@ class Gradients:
         )
         return manager
 
-    # --- recorded ---------------------------------------------------------------------------------
+    # --- with a CUDA graph ------------------------------------------------------------------------
 
     def _make_graphed(self) -> GraphedStep | None:
-        """Give what records steps, where that is possible."""
+        """Return a step as a CUDA graph, where that is possible."""
         settings = self._settings
         if (
             settings.no_graphs
@@ -145,14 +145,14 @@ class Gradients:
             or self._processes.world > 1
             or settings.accumulate > 1
             or settings.compile
-            or isinstance(self.model.output, AdaptiveSoftmax)  # asks which words are rare
+            or isinstance(self.model.output, AdaptiveSoftmax)  # its shapes depend on the targets
         ):
             return None
         learning = [p for p in self.model.parameters() if p.requires_grad]
         return GraphedStep(self._work, learning, self.state, self.losses)
 
     def _replay(self, batches: Iterator[tuple[Batch, Position]], step: int) -> tuple[int, Position]:
-        """Do the same as `_sum` with a recorded step."""
+        """Do the same as `_sum` with a CUDA graph."""
         assert self._graphed is not None
         batch, position = next(batches)
         self._graphed(batch, self.model.output.draw(self._seed(step, 0)))
@@ -163,16 +163,16 @@ class Gradients:
     def _work(
         self, batch: Batch, state: State, drawn: Drawn | None
     ) -> tuple[Tensor, State, Tensor]:
-        """Do what a step does on the GPU; see `GraphedStep`."""
+        """Run forward and backward pass and clipping; see `GraphedStep`."""
         with self._autocast():
             losses, state = self.model.losses(batch, state, drawn)
-        torch.autograd.backward(losses.mean() * self._recipe.loss_factor)
+        torch.autograd.backward(losses.mean() * self._hyperparameters.loss_factor)
         return losses, state, self._clip()
 
     # --- either way -------------------------------------------------------------------------------
 
     def _seed(self, step: int, part: int) -> int:
-        """Set the seed of dropout, and give that of the candidates."""
+        """Seed dropout, and return the seed of the candidates."""
         seed = _mixed(self._settings.seed, step, part)
         # Dropout differs between processes, candidates do not.
         torch.manual_seed(_mixed(seed, self._processes.rank + 1))
@@ -183,14 +183,14 @@ class Gradients:
         return torch.autocast(device, torch.bfloat16, enabled=self._settings.precision == "bf16")
 
     def _clip(self) -> Tensor:
-        """Clip the gradients; give their norm before."""
+        """Clip the gradients; return their norm before."""
         return torch.nn.utils.clip_grad_norm_(
-            self.model.parameters(), self._recipe.clip, error_if_nonfinite=False
+            self.model.parameters(), self._hyperparameters.grad_clip, error_if_nonfinite=False
         )
 
 
 def _mixed(*numbers: int) -> int:
-    """Mix numbers to a seed, the same on every machine."""
+    """Mix numbers into a seed, the same on every machine."""
     seed = 0x9E3779B97F4A7C15
     for number in numbers:
         seed = ((seed ^ number) * 0xBF58476D1CE4E5B9) & (2**63 - 1)

@@ -1,4 +1,4 @@
-"""The text that a prepared corpus holds out: how well does a model predict it?"""
+"""The held-out split of a prepared corpus: its streams, and the perplexity of a model on it."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ from elmo.training.streams import Streams
 
 _ROWS = 32
 _ROW_TOKENS = 500
-"""Held-out text is read in up to 32 streams, each at least so long: the same for every batch."""
+"""Held-out text is read in up to 32 streams of at least so many tokens, whatever the batch."""
 
 
 def heldout_streams(corpus: Corpus, model: LanguageModel, unroll: int) -> Streams | None:
     """Return the held-out text of a corpus as streams; None if there is none."""
-    places = sum(len(s.tokens) + len(s.sentence_starts) - 1 for s in corpus.heldout)
-    if places == 0:
+    n_tokens = sum(len(s.tokens) + len(s.sentence_starts) - 1 for s in corpus.heldout)
+    if n_tokens == 0:
         return None
     return Streams(
         corpus.heldout,
         corpus.vocabulary,
         model_ids(model, corpus.vocabulary),
-        rows=max(1, min(_ROWS, places // _ROW_TOKENS)),
-        unroll=min(unroll, places),
+        rows=max(1, min(_ROWS, n_tokens // _ROW_TOKENS)),
+        unroll=min(unroll, n_tokens),
         shuffle="none",
     )
 
@@ -56,7 +56,7 @@ def heldout_perplexity(
         folder: What `elmo prepare` wrote.
         device: Where to compute.
         most_words: Stop after about so many words.
-        show_progress: Whether to show progress.
+        show_progress: Whether to show a progress bar.
     """
     corpus = Corpus.open(folder)
     place = find_device(device)

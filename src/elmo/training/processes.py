@@ -1,4 +1,4 @@
-"""One process or many: what `torchrun` starts, and what they tell each other."""
+"""One process or several, as `torchrun` starts them, and their collective operations."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from elmo.runtime.devices import find_device
 
 @dataclass(frozen=True)
 class Processes:
-    """Who we are among the processes of a run."""
+    """This process among those of a run."""
 
     rank: int
     world: int
@@ -26,7 +26,7 @@ class Processes:
 
     @property
     def is_first(self) -> bool:
-        """Whether this process writes files and speaks to people."""
+        """Whether this process writes files and messages."""
         return self.rank == 0
 
     def mean(self, values: Tensor) -> Tensor:
@@ -45,28 +45,28 @@ class Processes:
         return torch.cat(parts, dim=dim)
 
     def own_rows(self, rows: Tensor, dim: int) -> Tensor:
-        """Give this process's share of rows; the inverse of `gather`."""
+        """Return the rows of this process; the inverse of `gather`."""
         return rows.chunk(self.world, dim=dim)[self.rank].contiguous()
 
-    def agree(self, flag: bool) -> bool:
-        """Tell whether the flag is set in any process."""
+    def any(self, flag: bool) -> bool:
+        """Return whether the flag is set in any process."""
         if self.world == 1:
             return flag
         votes = torch.tensor(int(flag), device=self.device)
         dist.all_reduce(votes, op=dist.ReduceOp.MAX)
         return bool(votes.item())
 
-    def first_says(self, value: float) -> float:
-        """Give all processes the value that the first one has."""
+    def broadcast(self, value: float) -> float:
+        """Return the value that the first process has."""
         if self.world == 1:
             return value
-        told = torch.tensor(value, dtype=torch.float64, device=self.device)
-        dist.broadcast(told, src=0)
-        return float(told.item())
+        sent = torch.tensor(value, dtype=torch.float64, device=self.device)
+        dist.broadcast(sent, src=0)
+        return float(sent.item())
 
 
 @contextmanager
-def joined(device: str) -> Iterator[Processes]:
+def join_processes(device: str) -> Iterator[Processes]:
     """Join the processes that `torchrun` started, or be the only one.
 
     Args:
@@ -76,33 +76,33 @@ def joined(device: str) -> Iterator[Processes]:
     if world == 1:
         chosen = find_device(device)
         if chosen.type == "cuda":
-            torch.cuda.set_device(chosen)  # where kernels are started
+            torch.cuda.set_device(chosen)  # for kernel launches
         yield Processes(0, 1, chosen)
         return
     local = int(os.environ.get("LOCAL_RANK", "0"))
     chosen = find_device(f"cuda:{local}" if _wants_gpu(device) else "cpu")
     if chosen.type == "cuda":
         torch.cuda.set_device(chosen)
-    with _group("nccl" if chosen.type == "cuda" else "gloo"):
+    with _process_group("nccl" if chosen.type == "cuda" else "gloo"):
         yield Processes(dist.get_rank(), world, chosen)
 
 
 @contextmanager
-def _group(backend: str) -> Iterator[None]:
-    """Form a group of processes whose threads end with it.
+def _process_group(backend: str) -> Iterator[None]:
+    """Form a process group whose threads end with it.
 
-    They end with the last object that knows the group. A thread that is still there when Python
-    ends, and lets go of a tensor then, takes the process with it: SIGABRT, after all was saved.
+    They end with the last object that refers to the group. A thread that still runs when Python
+    exits, and frees a tensor then, aborts the process (SIGABRT), after all was saved.
     """
-    # Its functions name the group of the moment in which they are imported as default; imported
-    # later, by the first wrapped model, they would hold ours for ever.
+    # Its functions have the group of the moment of their import as default argument; imported
+    # later, by the first wrapped model, they would hold this group for ever.
     importlib.import_module("torch.distributed.nn.functional")
 
     dist.init_process_group(backend)
     try:
         yield
     finally:
-        gc.collect()  # wrapped models know the group, and hold themselves
+        gc.collect()  # wrapped models refer to the group, and to themselves
         dist.destroy_process_group()
 
 

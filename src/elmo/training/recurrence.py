@@ -30,12 +30,12 @@ def run_layer(
     """Read streams with both directions of one layer.
 
     Args:
-        sides: The layer that reads forwards and the one that reads backwards.
-        inputs: Vectors in the order of reading, shape `(2, time, rows, projection_dim)`.
+        sides: The layer of the forward and that of the backward direction.
+        inputs: Vectors in the order of each direction, shape `(2, time, rows, projection_dim)`.
         state: The state before: `(2, rows, projection_dim)` and `(2, rows, memory_dim)`.
         keep: 0 where the state is zeroed before a word is read, else 1, shape `(time, rows, 1)`;
             None if it never is.
-        fused: Whether kernels may be used; see `kernels.gpu.triton_ready`.
+        fused: Whether GPU kernels may be used; see `kernels.gpu.triton_ready`.
 
     Returns:
         Outputs of shape `(2, time, rows, projection_dim)` and the state after the last word.
@@ -134,11 +134,11 @@ class _LSTM(torch.autograd.Function):
         tanhs = torch.empty_like(memories[1:])
         hiddens = products.new_empty(time + 1, *hidden.shape)
         memories[0], hiddens[0] = memory, hidden
-        restarts = _restarting(keep, time)
+        resets = _reset_steps(keep, time)
         for t in range(time):
-            # Where a sentence restarts, what was before is forgotten, but stays in the outputs.
+            # A reset zeroes what the step starts from, not the outputs before it.
             hidden, memory = hiddens[t], memories[t]
-            if keep is not None and restarts[t]:
+            if keep is not None and resets[t]:
                 hidden, memory = _kept(hidden, keep, t), _kept(memory, keep, t)
             torch.baddbmm(products[:, t], hidden, recurrent.mT, out=gates[t])
             _activate_(gates[t])
@@ -176,7 +176,7 @@ class _LSTM(torch.autograd.Function):
         passed = _inside(memories[1:], ctx.cell_clip)
         carried = torch.zeros_like(hiddens[0])
         grad_memory = torch.zeros_like(memories[0])
-        restarts = _restarting(keep, time)
+        resets = _reset_steps(keep, time)
         for t in reversed(range(time)):
             grad_hidden[t] += carried
             if inside is not None:
@@ -188,7 +188,7 @@ class _LSTM(torch.autograd.Function):
             _times_(grad_gates[t], grad_memory, grad_cells)
             grad_memory *= gates[t].chunk(4, dim=-1)[1]  # the forget gate
             carried = grad_gates[t] @ recurrent
-            if restarts[t]:
+            if resets[t]:
                 carried, grad_memory = _kept(carried, keep, t), _kept(grad_memory, keep, t)
         starts = hiddens[:-1] if keep is None else hiddens[:-1] * keep.unsqueeze(1)
         grad_recurrent = _rows_of_sides(grad_gates).mT @ _rows_of_sides(starts.to(grad_gates.dtype))
@@ -237,14 +237,14 @@ def _inside(values: Tensor, clip: float | None) -> Tensor | None:
     return None if clip is None else values.abs() < clip
 
 
-def _restarting(keep: Tensor | None, time: int) -> list[bool]:
-    """Return in which steps any row restarts; on a GPU asking takes longer than doing."""
+def _reset_steps(keep: Tensor | None, time: int) -> list[bool]:
+    """Return in which steps any row is reset; on a GPU, all: to look would stall it."""
     if keep is None:
         return [False] * time
     if keep.device.type != "cpu":
         return [True] * time
-    restarting: list[bool] = (keep == 0).flatten(1).any(dim=1).tolist()
-    return restarting
+    resets: list[bool] = (keep == 0).flatten(1).any(dim=1).tolist()
+    return resets
 
 
 def _rows_of_sides(values: Tensor) -> Tensor:
@@ -253,7 +253,7 @@ def _rows_of_sides(values: Tensor) -> Tensor:
 
 
 def _kept(values: Tensor, keep: Tensor, time: int) -> Tensor:
-    """Zero the rows that restart."""
+    """Zero the rows that are reset."""
     return values * keep[time].to(values.dtype)
 
 

@@ -1,8 +1,8 @@
-"""Snapshots of a run: everything it needs to go on as if nothing had happened.
+"""Snapshots of a run: everything that is needed to resume it exactly.
 
 A snapshot is a safetensors file (weights, optimizer, state of the streams) with the progress of the
-run in its header, and a small file beside it with its checksum. Both are written under other names
-and renamed when complete; a snapshot without its checksum, or with another content, is not used.
+run in its header, and a file with its checksum. Both are written atomically; a snapshot without a
+checksum, or with another one, is not used.
 """
 
 from __future__ import annotations
@@ -36,21 +36,21 @@ class Progress:
     """Length of `metrics.jsonl` when the snapshot was taken."""
     best_loss: float | None = None
     """Lowest held-out loss so far."""
-    best_ppl: float | None = None
-    """Perplexity then, the geometric mean of both directions."""
+    best_perplexity: float | None = None
+    """Perplexity at that step, the geometric mean of both directions."""
     best_step: int = 0
-    worse: int = 0
-    """Measurements since then."""
+    n_worse: int = 0
+    """Held-out measurements since that step."""
 
 
 @dataclass(frozen=True)
 class Snapshot:
-    """What is saved."""
+    """The content of a snapshot."""
 
     progress: Progress
     tensors: dict[str, Tensor]
     settings: Mapping[str, Any]
-    """What is not a tensor in the optimizer's state."""
+    """Values that are not tensors: of the optimizer, the corpus."""
 
 
 def save_snapshot(folder: Path, snapshot: Snapshot, keep: int) -> Path:
@@ -69,7 +69,7 @@ def save_snapshot(folder: Path, snapshot: Snapshot, keep: int) -> Path:
     tensors = {
         name: tensor.detach().cpu().contiguous() for name, tensor in snapshot.tensors.items()
     }
-    advice = f"go on from the snapshot before it with elmo train --resume {folder}"
+    advice = f"resume from the snapshot before it with elmo train --resume {folder}"
     with output_errors(path, advice):
         path.parent.mkdir(parents=True, exist_ok=True)
         remove_partial_files(path.parent)
@@ -84,11 +84,11 @@ def save_snapshot(folder: Path, snapshot: Snapshot, keep: int) -> Path:
 
 
 def load_snapshot(folder: Path) -> tuple[Snapshot | None, list[str]]:
-    """Read the newest snapshot that is whole.
+    """Read the newest snapshot that is complete.
 
     Returns:
-        The snapshot, or None if none was taken yet; and lines for people: about each damaged one
-        that was passed over.
+        The snapshot, or None if none was taken yet; and a note about each damaged one that was
+        skipped.
     """
     notes: list[str] = []
     for path in _paths(folder):
@@ -102,7 +102,7 @@ def load_snapshot(folder: Path) -> tuple[Snapshot | None, list[str]]:
 
 
 def newest_snapshot(folder: Path) -> Path | None:
-    """Give the last snapshot of a run, if it has taken one."""
+    """Return the path of the last snapshot of a run, if there is one."""
     return next(iter(_paths(folder)), None)
 
 

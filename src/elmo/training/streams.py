@@ -1,24 +1,26 @@
 """Shards -> streams -> batches: text as a biLM reads it in training, without padding.
 
-In each epoch all sentences are laid one behind the other in a new order, and this one long line is
-cut into as many equal streams as a batch has rows. A step reads the next `unroll` words of every
-stream, and the layers' state is carried from step to step. Because of this layout a place in the
-data is two numbers, an epoch and a window in it: a run goes on anywhere, and each process of many
-reads its own rows of the same batch.
+In each epoch all sentences are concatenated in a new order, and this sequence is cut into as many
+equal streams as a batch has rows. A step reads the next window, `unroll` tokens of every stream,
+and the layers' state is carried from step to step. So a position in the data is two numbers, an
+epoch and a window: a run is resumed anywhere, and each of several processes reads its own rows of
+the same batch.
 
-A sentence of n words takes n + 1 places in a stream. Forwards the model reads `<S> w1 .. wn` and is
-to say `w1 .. wn </S>`; backwards it reads `</S> wn .. w1` in the same places and is to say
-`wn .. w1 <S>`, as in bilm-tf. So both directions read nearly the same words in a step, whose
-vectors are computed once.
+A sentence of n words is n + 1 tokens of a stream. The forward direction reads `<S> w1 .. wn` with
+the targets `w1 .. wn </S>`; the backward direction reads `</S> wn .. w1` at the same places with
+the targets `wn .. w1 <S>`, as in bilm-tf. So both directions read nearly the same words in a step,
+whose vectors are computed once.
 """
 
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -26,17 +28,18 @@ import torch
 from torch import Tensor
 
 from elmo.errors import ConfigError, InputError
-from elmo.model.ids import WordIds
-from elmo.text.characters import BEGIN_SENTENCE, END_SENTENCE, CharacterMapper
-from elmo.text.vocabulary import UNKNOWN, Vocabulary
+from elmo.text.characters import CharacterMapper, WordIds
+from elmo.text.vocabulary import BEGIN_SENTENCE, END_SENTENCE, UNKNOWN, Vocabulary
 from elmo.training.corpus.shards import Shard
 from elmo.training.settings import Shuffle
 
 Ids = npt.NDArray[np.int64]
+T = TypeVar("T")
+U = TypeVar("U")
 
 
 class Position(NamedTuple):
-    """A place in the data: what comes next."""
+    """A position in the data: the next window."""
 
     epoch: int = 0
     window: int = 0
@@ -44,7 +47,7 @@ class Position(NamedTuple):
 
 @dataclass(frozen=True)
 class Batch:
-    """What a step reads: `time` words of each of `rows` streams, in both directions."""
+    """What a step reads: `time` tokens of each of `rows` streams, in both directions."""
 
     types: Tensor
     """Ids of the distinct words, int32 `(m, max_characters)` or, in a word model, `(m,)`."""
@@ -52,25 +55,25 @@ class Batch:
     """Which of them is read, int64 `(2, time, rows)`; directions forward, backward."""
     targets: Tensor
     """Which word of the vocabulary comes next, int64 `(2, time, rows)`."""
-    restarts: Tensor
+    resets: Tensor
     """True where the state is zeroed before the word is read, bool `(time, rows)`."""
 
     @property
     def n_tokens(self) -> int:
-        """Places in the streams."""
-        return self.restarts.numel()
+        """Number of tokens: words, and one boundary a sentence."""
+        return self.resets.numel()
 
     @property
     def parts(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """All of it, in this order."""
-        return self.types, self.inputs, self.targets, self.restarts
+        """All tensors, in this order."""
+        return self.types, self.inputs, self.targets, self.resets
 
     def to(self, device: torch.device) -> Batch:
-        """Give the batch on another device."""
+        """Return the batch on another device."""
         return Batch(*(part.to(device, non_blocking=True) for part in self.parts))
 
     def pinned(self) -> Batch:
-        """Give the batch in memory from which a GPU copies by itself."""
+        """Return the batch in pinned memory, from which a GPU copies asynchronously."""
         return Batch(*(part.pin_memory() for part in self.parts))
 
 
@@ -78,15 +81,15 @@ class _Plan(NamedTuple):
     """The order of one epoch."""
 
     order: Ids
-    """Numbers of the sentences as they follow each other, `(n_sentences,)`."""
+    """Numbers of the sentences in their order, `(n_sentences,)`."""
     ends: Ids
-    """Where each of them ends in the line, `(n_sentences,)`."""
-    restarts: npt.NDArray[np.bool_]
-    """Whether it is read from a zero state, `(n_sentences,)`."""
+    """Where each of them ends in the sequence, `(n_sentences,)`."""
+    resets: npt.NDArray[np.bool_]
+    """Whether each of them is read from a zero state, `(n_sentences,)`."""
 
 
 class _Plans:
-    """The plans of the epoch at hand and of its neighbours, each made once, by whoever asks first.
+    """The plans of the current epoch and of its neighbors, each made once, by the first caller.
 
     Args:
         make: Makes the plan of an epoch.
@@ -98,7 +101,7 @@ class _Plans:
         self._kept: dict[int, Future[_Plan]] = {}
 
     def get(self, epoch: int) -> _Plan:
-        """Give the plan of an epoch; several threads may ask."""
+        """Return the plan of an epoch; thread-safe."""
         with self._lock:
             is_first = epoch not in self._kept
             if is_first:
@@ -113,19 +116,19 @@ class _Plans:
 
 
 class Streams:
-    """The batches of a corpus, from any place on.
+    """The batches of a corpus, from any position on.
 
     Args:
         shards: The text.
-        vocabulary: The words that can be told, the specials among them.
-        ids: What turns words into what the model reads.
+        vocabulary: The words that can be targets, the specials among them.
+        ids: Turns words into what the model reads.
         rows: Streams in a batch.
-        unroll: Words of each stream in a batch.
+        unroll: Tokens of each stream in a batch.
         shuffle: What gets a new order in each epoch.
-        restarts: Share of sentences that are read from a zero state.
-        seed: Decides orders and restarts.
-        rank: Which part of the rows is ours.
-        world: How many parts there are; rows must divide evenly.
+        reset_prob: Probability that a sentence is read from a zero state.
+        seed: Decides orders and resets.
+        rank: Number of this process.
+        world: Number of processes; each reads an equal part of the rows.
     """
 
     def __init__(
@@ -137,7 +140,7 @@ class Streams:
         rows: int,
         unroll: int,
         shuffle: Shuffle = "documents",
-        restarts: float = 0.0,
+        reset_prob: float = 0.0,
         seed: int = 0,
         rank: int = 0,
         world: int = 1,
@@ -146,26 +149,26 @@ class Streams:
             raise ConfigError(f"a batch of {rows} streams cannot be shared by {world} processes")
         self._text = _Text(shards, vocabulary, ids)
         self.rows, self.unroll = rows, unroll
-        self._shuffle, self._restarts, self._seed = shuffle, restarts, seed
+        self._shuffle, self._reset_prob, self._seed = shuffle, reset_prob, seed
         own = rows // world
         self._rows = np.arange(rank * own, (rank + 1) * own)
         self.tokens_per_epoch = self._text.n_places
-        """Places in the line of an epoch; what does not fill a window is left out."""
+        """Tokens of an epoch; those that do not fill a window are left out."""
         self._stream_length = self.tokens_per_epoch // rows
         self.windows_per_epoch = self._stream_length // unroll
         if self.windows_per_epoch == 0:
             raise InputError(
-                f"the corpus has {self.tokens_per_epoch:,} places, fewer than one step of "
-                f"{rows} streams of {unroll} words; choose a smaller --batch or --unroll"
+                f"the corpus has {self.tokens_per_epoch:,} tokens, fewer than one step of "
+                f"{rows} streams of {unroll} tokens; choose a smaller --batch or --unroll"
             )
         self._plans = _Plans(self._make_plan)
 
     def batches(self, start: Position) -> Iterator[tuple[Batch, Position]]:
-        """Give batches without end, each with the place that follows it."""
+        """Yield batches without end, each with the position that follows it."""
         return map(self.batch_at, self.positions(start))
 
     def positions(self, start: Position) -> Iterator[Position]:
-        """Give the places of batches without end."""
+        """Yield the positions of batches without end."""
         position = start
         while True:
             if position.window >= self.windows_per_epoch:
@@ -174,54 +177,54 @@ class Streams:
             position = Position(position.epoch, position.window + 1)
 
     def batch_at(self, position: Position) -> tuple[Batch, Position]:
-        """Give the batch at a place, and the place that follows it; several threads may ask."""
+        """Return the batch at a position, and the position that follows it; thread-safe."""
         first = position.window * self.unroll
         following = Position(position.epoch, position.window + 1)
         return self._window(position.epoch, first, self.unroll), following
 
     def plan_ahead(self, position: Position) -> None:
-        """Order the next epoch beside everything else, once half of this one is over."""
+        """Plan the next epoch in a thread, once half of this one is over."""
         if position.window == self.windows_per_epoch // 2:
-            # Waited for when Python ends: a thread that it cuts off in compiled code may abort it.
+            # No daemon: a thread that is cut off in compiled code when Python exits may abort it.
             threading.Thread(target=self._plans.get, args=(position.epoch + 1,)).start()
 
     def one_pass(self, limit: int | None = None) -> Iterator[Batch]:
-        """Give the first epoch once, its last window shorter than the others if need be.
+        """Yield the first epoch once; its last window may be shorter.
 
         Args:
-            limit: End after so many words of each stream.
+            limit: Tokens of each stream after which to end.
         """
         end = self._stream_length if limit is None else min(limit, self._stream_length)
         for first in range(0, end, self.unroll):
             yield self._window(0, first, min(self.unroll, end - first))
 
     def _window(self, epoch: int, first: int, time: int) -> Batch:
-        """Give the batch of `time` places that begins at `first` in every stream."""
+        """Return the batch of `time` tokens that begins at `first` in every stream."""
         plan = self._plans.get(epoch)
         places = self._rows * self._stream_length + first + np.arange(time)[:, None]
         position = np.empty(places.shape, np.int64)
         now = np.searchsorted(plan.ends, places[0], side="right")
         for t in range(time):
-            # A sentence takes two places at least: the next place lies in it or in the next one.
+            # A sentence is at least two tokens: the next token lies in it or in the next one.
             now = now + (plan.ends[now] <= places[t])
             position[t] = now
         sentences = plan.order[position]
         before = plan.ends[position] - self._text.n_slots[sentences]
         within = places - before
-        restarts = plan.restarts[position] & (within == 0)
+        resets = plan.resets[position] & (within == 0)
         if first == 0:
-            restarts[0] = True  # whatever was read before stands elsewhere
-        return self._text.batch(sentences, within, restarts)
+            resets[0] = True  # the last epoch ended elsewhere in the text
+        return self._text.batch(sentences, within, resets)
 
     def _make_plan(self, epoch: int) -> _Plan:
         generator = np.random.default_rng((self._seed, epoch))
         order = self._text.ordered(self._shuffle, generator)
-        restarts = generator.random(len(order)) < self._restarts
-        return _Plan(order, np.cumsum(self._text.n_slots[order]), restarts)
+        resets = generator.random(len(order)) < self._reset_prob
+        return _Plan(order, np.cumsum(self._text.n_slots[order]), resets)
 
 
 class _Text:
-    """All shards as one: sentences by number, words by number, spelling of what is rare."""
+    """All shards as one: sentences and words by number, the spelling of rare words."""
 
     def __init__(self, shards: Sequence[Shard], vocabulary: Vocabulary, ids: WordIds) -> None:
         vocabulary.require_specials("the corpus")
@@ -232,14 +235,14 @@ class _Text:
             vocabulary.words.index(word) for word in (BEGIN_SENTENCE, END_SENTENCE, UNKNOWN)
         )
         self._reads_words = ids.rows([BEGIN_SENTENCE]).dim() == 1
-        self._spelling = ids.rows(vocabulary.words).numpy().astype(np.int32)  # int64 is twice this
+        self._inputs = ids.rows(vocabulary.words).numpy().astype(np.int32)  # half of int64's memory
         self._set_sentences()
         self._first_rare = np.cumsum([self._n_words, *(shard.n_rare for shard in self._shards)])
 
     def _set_sentences(self) -> None:
         lengths = [np.diff(shard.sentence_starts) for shard in self._shards]
         self.n_slots: Ids = np.concatenate([*lengths, np.zeros(0, np.int64)]) + 1
-        """Places that each sentence takes, `(n_sentences,)`."""
+        """Tokens of each sentence, `(n_sentences,)`."""
         self.n_places = int(self.n_slots.sum())
         counts = [len(length) for length in lengths]
         self._first_sentence = np.cumsum([0, *counts])
@@ -253,7 +256,7 @@ class _Text:
         self._documents: Ids = np.concatenate([*documents, np.array([len(self.n_slots)])])
 
     def ordered(self, shuffle: Shuffle, generator: np.random.Generator) -> Ids:
-        """Give the sentences' numbers in the order of an epoch, `(n_sentences,)`."""
+        """Return the sentences' numbers in the order of an epoch, `(n_sentences,)`."""
         if shuffle == "none":
             return np.arange(len(self.n_slots))
         if shuffle == "sentences":
@@ -264,16 +267,16 @@ class _Text:
         firsts = np.repeat(self._documents[:-1][chosen] - before, lengths)
         return firsts + np.arange(len(firsts))
 
-    def batch(self, sentences: Ids, within: Ids, restarts: npt.NDArray[np.bool_]) -> Batch:
-        """Give what is read and to be told at some places.
+    def batch(self, sentences: Ids, within: Ids, resets: npt.NDArray[np.bool_]) -> Batch:
+        """Return the inputs and targets at some places.
 
         Args:
             sentences: Number of the sentence at each place, `(time, rows)`.
-            within: How many places of the sentence lie before, `(time, rows)`.
-            restarts: Where the state is zeroed, `(time, rows)`.
+            within: Tokens of the sentence that lie before, `(time, rows)`.
+            resets: Where the state is zeroed, `(time, rows)`.
         """
-        # What is read at a place is what was to be told at the place before, so that looking up
-        # what is told, from one place before the first on, gives both.
+        # The input at a place is the target at the place before, so that the targets from one place
+        # before the first on are both.
         sentences = np.concatenate([sentences[:1], sentences])
         within = np.concatenate([np.maximum(within[:1] - 1, 0), within])
         starts, length = self._starts[sentences], self.n_slots[sentences] - 1
@@ -283,25 +286,25 @@ class _Text:
         words = self._words(sentences, np.stack([forward, backward]))
         first_place = within[1:] == 0
         ends = np.array([self._begin, self._end])[:, None, None]
-        read = np.where(first_place, ends, words[:, :-1])
-        told = np.where(last_place[1:], ends[::-1], words[:, 1:])
-        told = np.where(told < self._n_words, told, self._unknown)
+        inputs = np.where(first_place, ends, words[:, :-1])
+        targets = np.where(last_place[1:], ends[::-1], words[:, 1:])
+        targets = np.where(targets < self._n_words, targets, self._unknown)
         if self._reads_words:
-            read = np.where(read < self._n_words, read, self._unknown)
-        distinct, inputs = self._distinct(read)
+            inputs = np.where(inputs < self._n_words, inputs, self._unknown)
+        distinct, inputs = self._distinct(inputs)
         return Batch(
-            types=self._spell(distinct),
+            types=self._encode(distinct),
             inputs=torch.from_numpy(inputs),
-            targets=torch.from_numpy(told),
-            restarts=torch.from_numpy(restarts),
+            targets=torch.from_numpy(targets),
+            resets=torch.from_numpy(resets),
         )
 
     def _words(self, sentences: Ids, places: Ids) -> Ids:
-        """Look words up: vocabulary words by their place in it, rare ones numbered behind them.
+        """Return the ids of words: places in the vocabulary, or those of rare words behind them.
 
         Args:
             sentences: Number of the sentence at each place, `(time, rows)`.
-            places: Which word of the sentence's shard, `(2, time, rows)`.
+            places: Places of the words in their shards, `(2, time, rows)`.
         """
         words = np.empty(places.shape, np.int64)
         flat_words, flat_places = words.reshape(2, -1), places.reshape(2, -1)
@@ -315,12 +318,12 @@ class _Text:
         return words
 
     def _distinct(self, words: Ids) -> tuple[Ids, Ids]:
-        """Give the distinct words, rising, and where each word stands among them.
+        """Return the distinct ids, ascending, and the place of each id among them.
 
-        The same as `np.unique`, which sorts: only rare words are sorted here.
+        Equal to `np.unique`, which sorts: only rare words are sorted here.
 
         Args:
-            words: Numbers of words, of any shape.
+            words: Ids of any shape.
         """
         rare, rare_places = np.unique(words[words >= self._n_words], return_inverse=True)
         known = np.where(words < self._n_words, words, self._n_words)
@@ -333,21 +336,47 @@ class _Text:
         inputs[words >= self._n_words] = rare_places + len(distinct)
         return np.concatenate([distinct, rare]), inputs
 
-    def _spell(self, distinct: Ids) -> Tensor:
-        """Turn word numbers, rising, into what the model reads; rare ones by their letters."""
+    def _encode(self, distinct: Ids) -> Tensor:
+        """Return what the model reads of words, given ascending ids."""
         n_known = int(np.searchsorted(distinct, self._n_words))
-        spelt = np.empty((len(distinct), *self._spelling.shape[1:]), np.int32)
-        np.take(self._spelling, distinct[:n_known], axis=0, out=spelt[:n_known], mode="clip")
+        encoded = np.empty((len(distinct), *self._inputs.shape[1:]), np.int32)
+        np.take(self._inputs, distinct[:n_known], axis=0, out=encoded[:n_known], mode="clip")
         shard_of = np.searchsorted(self._first_rare, distinct, side="right") - 1
         for number in np.unique(shard_of[n_known:]):
             here = slice(*np.searchsorted(shard_of, [number, number + 1]))
             numbers = distinct[here] - self._first_rare[number]
-            spelt[here] = self._spell_rare(self._shards[number], numbers)
-        return torch.from_numpy(spelt)
+            encoded[here] = self._encode_rare(self._shards[number], numbers)
+        return torch.from_numpy(encoded)
 
-    def _spell_rare(self, shard: Shard, numbers: Ids) -> Ids:
-        """Give what a model that reads characters reads of rare words of a shard."""
+    def _encode_rare(self, shard: Shard, numbers: Ids) -> Ids:
+        """Return the character ids of rare words of a shard."""
         if isinstance(self._ids, CharacterMapper) and self._ids.alphabet is None:
             return self._ids.rows_of_bytes(*shard.rare_bytes(numbers))
         rows: Ids = self._ids.rows(shard.rare_words(numbers)).numpy()
         return rows
+
+
+@contextmanager
+def prefetched(
+    prepare: Callable[[T], U], items: Iterator[T], workers: int
+) -> Iterator[Iterator[U]]:
+    """Prepare the next items in other threads while one is worked on; their order is kept.
+
+    Args:
+        prepare: Applied to each item.
+        items: The items, without end.
+        workers: Number of threads.
+    """
+    with ThreadPoolExecutor(max_workers=workers) as pool:
+
+        def results() -> Iterator[U]:
+            pending = deque(pool.submit(prepare, next(items)) for _ in range(workers + 1))
+            while True:
+                item = pending.popleft().result()
+                pending.append(pool.submit(prepare, next(items)))
+                yield item
+
+        try:
+            yield results()
+        finally:
+            pool.shutdown(cancel_futures=True)

@@ -1,4 +1,4 @@
-"""The training loop: read, step, measure, save; until the run is as long as it was to be."""
+"""The training loop: read, step, measure and save, until the run has its length."""
 
 from __future__ import annotations
 
@@ -35,11 +35,9 @@ from elmo.training.corpus.shards import Corpus
 from elmo.training.gradients import Gradients
 from elmo.training.heldout import heldout_streams
 from elmo.training.language_model import measure
-from elmo.training.metrics import draw_curve, require_tensorboard
-from elmo.training.optimizers import make_optimizer, recipe, set_rate
-from elmo.training.prefetch import prepared_ahead
-from elmo.training.processes import Processes, joined
-from elmo.training.run_log import Record
+from elmo.training.optimizers import hyperparameters, make_optimizer, set_rate
+from elmo.training.processes import Processes, join_processes
+from elmo.training.run_log import RunLog, draw_curve, summary_writer
 from elmo.training.settings import TrainSettings
 from elmo.training.snapshots import (
     Progress,
@@ -48,7 +46,7 @@ from elmo.training.snapshots import (
     newest_snapshot,
     save_snapshot,
 )
-from elmo.training.streams import Batch, Position, Streams
+from elmo.training.streams import Batch, Position, Streams, prefetched
 from elmo.weights.formats import save_checkpoint
 
 RUN_FILE = "run.json"
@@ -59,22 +57,22 @@ _LOADERS = max(1, min(4, (os.cpu_count() or 1) - 1))
 
 @dataclass(frozen=True, kw_only=True)
 class TrainReport:
-    """What came out of a run."""
+    """The result of a run."""
 
     out: Path
     progress: Progress
     finished: bool
-    """False if it was interrupted and can go on."""
+    """False if it was interrupted and can be resumed."""
     loss: float
     """Mean training loss since the last row of metrics."""
     words_per_second: float
     curve: Path | None
     is_first: bool = True
-    """Whether this process is the one that speaks to people, and knows what was measured."""
+    """Whether this is the first process, which writes messages and knows what was measured."""
 
 
 def train(settings: TrainSettings) -> TrainReport:
-    """Train a biLM, or go on training one.
+    """Train a biLM, or resume a run.
 
     Under `torchrun` every process calls this; the first one writes.
 
@@ -83,24 +81,24 @@ def train(settings: TrainSettings) -> TrainReport:
     """
     settings = _complete(settings)
     with (
-        joined(settings.device) as processes,
-        _enough_memory(settings),
+        join_processes(settings.device) as processes,
+        _memory_errors(settings),
         _locked_folder(settings, processes),
+        _Run(settings, processes) as run,
     ):
-        with _Run(settings, processes) as run:
-            return run.fit()
+        return run.fit()
 
 
 @contextmanager
-def _enough_memory(settings: TrainSettings) -> Iterator[None]:
-    """Say what to change if the GPU's memory does not suffice."""
+def _memory_errors(settings: TrainSettings) -> Iterator[None]:
+    """Raise an error that says what to change if the GPU has too little memory."""
     try:
         yield
     except torch.OutOfMemoryError as error:
         raise GpuMemoryError(
             f"the GPU has too little memory for steps of {batch_rows(settings):,} streams of "
-            f"{settings.unroll} words ({str(error).splitlines()[0]}); choose a smaller --batch, "
-            "and a larger --accumulate if a step is to read as many words, or a smaller model"
+            f"{settings.unroll} tokens ({str(error).splitlines()[0]}); choose a smaller --batch, "
+            "and a larger --accumulate to keep the tokens of a step, or a smaller model"
         ) from None
 
 
@@ -130,7 +128,7 @@ def _complete(settings: TrainSettings) -> TrainSettings:
     if settings.cell is not None:
         cell_class(settings.cell)  # an unknown one is refused before anything is written
     if settings.tensorboard:
-        require_tensorboard()
+        summary_writer()  # a missing extra is reported before anything is written
     if settings.resume is not None:
         path = settings.resume / RUN_FILE
         if not path.is_file():
@@ -145,8 +143,8 @@ def _complete(settings: TrainSettings) -> TrainSettings:
         )
     if (settings.out / RUN_FILE).exists():
         raise OutputExistsError(
-            f"{settings.out} holds a run already: go on with --resume {settings.out}, or choose "
-            "another folder"
+            f"{settings.out} holds a run already: resume it with --resume {settings.out}, or "
+            "choose another folder"
         )
     return settings
 
@@ -164,20 +162,21 @@ class _Run:
         self.notes, self.head_share = built.notes, built.head_share
         self.model = built.model.to(processes.device)
         self.rows = batch_rows(settings)
-        self.recipe = recipe(settings, self.rows)
-        self.optimizer = make_optimizer(self.model, settings, self.recipe.rate)
+        self.hyperparameters = hyperparameters(settings, self.rows)
+        rate = self.hyperparameters.learning_rate
+        self.optimizer = make_optimizer(self.model, settings, rate)
         self.streams = self._make_streams()
         self.heldout = self._make_heldout()
         self.progress = Progress()
         own_rows = self.rows // processes.world
         self.gradients = Gradients(
-            self.model, self.optimizer, self.recipe, settings, processes, own_rows
+            self.model, self.optimizer, self.hyperparameters, settings, processes, own_rows
         )
         if settings.resume is not None:
             self._restore()
         self._begin()
 
-    # --- putting together -------------------------------------------------------------------------
+    # --- set-up -------------------------------------------------------------------------
 
     def _make_streams(self) -> Streams:
         settings = self.settings
@@ -194,7 +193,7 @@ class _Run:
             rows=self.rows,
             unroll=settings.unroll,
             shuffle=settings.shuffle,
-            restarts=settings.restarts,
+            reset_prob=settings.restarts,
             seed=settings.seed,
             rank=self.processes.rank,
             world=self.processes.world,
@@ -207,32 +206,24 @@ class _Run:
         return streams
 
     def _begin(self) -> None:
-        """Open files; only the first process writes."""
+        """Open the log; only the first process writes."""
         self.started = time.monotonic() - self.progress.seconds
-        if self.processes.is_first:
-            self._write_settings()
-        self.record = Record(
-            self.out,
-            is_writer=self.processes.is_first,
-            settings=self.settings,
-            progress=self.progress,
-            done=self._done(),
-        )
+        is_first = self.processes.is_first
+        if is_first:
+            saved = self.settings.replace(resume=None).to_dict()
+            write_text(self.out / RUN_FILE, json.dumps(saved, indent=2) + "\n")
+        self.log = RunLog(self.out, self.settings, self.progress, self._done(), is_first=is_first)
         reason = reason_against_triton(self.processes.device)
         if self.processes.device.type == "cuda" and self.settings.kernels == "auto" and reason:
-            self.notes.append(f"{reason}: training goes on with PyTorch's operators, more slowly")
+            self.notes.append(f"{reason}: training uses PyTorch's operators, which are slower")
         for note in self.notes:
-            self.record.say(f"note: {note}")
-
-    def _write_settings(self) -> None:
-        saved = self.settings.replace(resume=None).to_dict()
-        write_text(self.out / RUN_FILE, json.dumps(saved, indent=2) + "\n")
+            self.log.say(f"note: {note}")
 
     def __enter__(self) -> _Run:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.record.close()
+        self.log.close()
         self.gradients.close()
 
     # --- the loop ---------------------------------------------------------------------------------
@@ -245,7 +236,7 @@ class _Run:
         with stop_signals() as stop, self._batches() as batches:
             self.gradients.set_phase(self._head_only())
             if self.progress.step == 0 and settings.start_from is not None:
-                self._validate()  # where it comes from
+                self._validate()  # the model before
             while self._done() < 1 and not self._is_out_of_patience():
                 self._step(batches)
                 step = self.progress.step
@@ -255,7 +246,7 @@ class _Run:
                     self._validate()
                 if step % settings.checkpoint_every == 0:
                     self._snapshot()
-                if self.processes.agree(bool(stop)):
+                if self.processes.any(bool(stop)):
                     finished = False
                     break
         return self._end(finished)
@@ -291,7 +282,7 @@ class _Run:
     def _batches(self) -> AbstractContextManager[Iterator[tuple[Batch, Position]]]:
         start = Position(self.progress.epoch, self.progress.window)
         if self.processes.device.type == "cpu":
-            # A second thread would only take its time from the first.
+            # A second thread would only slow the first one down.
             return nullcontext(self.streams.batches(start))
 
         def prepare(position: Position) -> tuple[Batch, Position]:
@@ -299,18 +290,18 @@ class _Run:
             batch, following = self.streams.batch_at(position)
             return batch.pinned(), following
 
-        return prepared_ahead(prepare, self.streams.positions(start), _LOADERS)
+        return prefetched(prepare, self.streams.positions(start), _LOADERS)
 
     def _step(self, batches: Iterator[tuple[Batch, Position]]) -> None:
         """Take one optimizer step."""
         settings, progress = self.settings, self.progress
         self.gradients.set_phase(self._head_only())
-        rate = self.recipe.rate
+        rate = self.hyperparameters.learning_rate
         self.rate = set_rate(self.optimizer, settings, rate, progress.step, self._done())
-        knew = self.gradients.trouble
-        n_tokens, position = self.gradients.find(batches, progress.step)
-        if self.gradients.trouble != knew:
-            self.record.say(f"note: steps cannot be recorded: {self.gradients.trouble}")
+        known = self.gradients.failure
+        n_tokens, position = self.gradients.compute(batches, progress.step)
+        if self.gradients.failure != known:
+            self.log.say(f"note: no CUDA graph of a step: {self.gradients.failure}")
         self._check_finite()
         self.optimizer.step()
         self.progress = dataclasses.replace(
@@ -319,15 +310,15 @@ class _Run:
             tokens=progress.tokens + n_tokens,
             epoch=position.epoch,
             window=position.window,
-            seconds=self.processes.first_says(time.monotonic() - self.started),
+            seconds=self.processes.broadcast(time.monotonic() - self.started),
         )
 
     def _head_only(self) -> bool:
-        """Tell whether only the output layer is to learn by now."""
+        """Return whether only the output layer learns at this point."""
         return self._done() < self.head_share
 
     def _done(self) -> float:
-        """Give the share of the run that is done."""
+        """Return the fraction of the run that is done."""
         unit, amount = self.settings.length
         progress = self.progress
         if unit == "epochs":
@@ -341,9 +332,9 @@ class _Run:
         return so_far / amount
 
     def _is_out_of_patience(self) -> bool:
-        return 0 < self.settings.patience <= self.progress.worse
+        return 0 < self.settings.patience <= self.progress.n_worse
 
-    # --- telling ----------------------------------------------------------------------------------
+    # --- logging ----------------------------------------------------------------------------------
 
     def _mean_loss(self) -> float:
         return float(self.gradients.mean_losses().mean())
@@ -352,35 +343,31 @@ class _Run:
         forward, backward = self.gradients.mean_losses().tolist()
         self.last_loss = loss = (forward + backward) / 2
         progress = self.progress
-        self.record.row(
-            {
-                "split": "train",
-                "step": progress.step,
-                "tokens": progress.tokens,
-                "epoch": progress.epoch,
-                "loss": loss,
-                "loss_forward": forward,
-                "loss_backward": backward,
-                "rate": self.rate,
-                "gradient_norm": float(self.gradients.norm),
-            }
-        )
-        self.record.advance(progress, self._done(), loss)
-        self.gradients.forget_losses()
+        row = {
+            "loss": loss,
+            "loss_forward": forward,
+            "loss_backward": backward,
+            "rate": self.rate,
+            "gradient_norm": float(self.gradients.norm),
+        }
+        self.log.row("train", progress, row)
+        epoch = progress.epoch + progress.window / self.streams.windows_per_epoch
+        self.log.advance(progress, self._done(), epoch, loss, self.rate)
+        self.gradients.reset_losses()
 
     def _check_finite(self) -> None:
-        """Stop before weights are spoilt."""
+        """Raise before non-finite gradients reach the weights."""
         if self.processes.device.type == "cuda" and (
             (self.progress.step + 1) % self.settings.log_every
             and (self.progress.step + 1) % self.settings.checkpoint_every
         ):
-            # Waiting for the GPU in each step is slow: a NaN stays, so look before it is saved.
+            # Synchronizing in each step is slow: a NaN stays, so checking before saving is enough.
             return
-        if self.processes.agree(not bool(torch.isfinite(self.gradients.norm))):
+        if self.processes.any(not bool(torch.isfinite(self.gradients.norm))):
             kept = newest_snapshot(self.out)
             raise DivergedError(
                 f"the gradient is not finite at step {self.progress.step + 1} (epoch "
-                f"{self.progress.epoch}, after {self.progress.tokens:,} words): the run has "
+                f"{self.progress.epoch}, after {self.progress.tokens:,} tokens): the run has "
                 "diverged; start again in another --out with a lower --rate or --clip"
                 f"{'' if kept is None else f'. {kept} is from before'}"
             )
@@ -391,24 +378,19 @@ class _Run:
         if self.heldout is None:
             return
         loss, perplexity = 0.0, Perplexity(forward=0, backward=0)
-        if self.processes.is_first:  # alone: the numbers do not depend on how many there are
+        if self.processes.is_first:  # alone: the result does not depend on the number of processes
             limit = math.ceil(self._heldout_tokens() / self.heldout.rows)
             result = measure(self.model, self.heldout.one_pass(limit), self.processes.device)
             loss, perplexity = result.loss, result.perplexity
-        loss = self.processes.first_says(loss)
+        loss = self.processes.broadcast(loss)
         progress = self.progress
-        self.record.row(
-            {
-                "split": "heldout",
-                "step": progress.step,
-                "tokens": progress.tokens,
-                "epoch": progress.epoch,
-                "loss": loss,
-                "ppl_forward": perplexity.forward,
-                "ppl_backward": perplexity.backward,
-            }
-        )
-        self.record.say(
+        row = {
+            "loss": loss,
+            "ppl_forward": perplexity.forward,
+            "ppl_backward": perplexity.backward,
+        }
+        self.log.row("heldout", progress, row)
+        self.log.say(
             f"step {progress.step:,}: held-out perplexity {perplexity.mean:,.2f} "
             f"(forward {perplexity.forward:,.2f}, backward {perplexity.backward:,.2f})"
         )
@@ -416,17 +398,17 @@ class _Run:
             self.progress = dataclasses.replace(
                 progress,
                 best_loss=loss,
-                best_ppl=perplexity.mean,
+                best_perplexity=perplexity.mean,
                 best_step=progress.step,
-                worse=0,
+                n_worse=0,
             )
             if self.processes.is_first:
                 self._save_model(BEST)
         else:
-            self.progress = dataclasses.replace(progress, worse=progress.worse + 1)
+            self.progress = dataclasses.replace(progress, n_worse=progress.n_worse + 1)
 
     def _heldout_tokens(self) -> int:
-        """Say how many words to measure on: with the full softmax each is worth hundreds."""
+        """Return how many tokens to measure on; with the full softmax they are slow on a CPU."""
         on_cpu = self.processes.device.type == "cpu"
         return self.settings.validate_tokens or (20_000 if on_cpu else 200_000)
 
@@ -441,10 +423,10 @@ class _Run:
         if not self.processes.is_first:
             return
         tensors, rest = optimizer_tensors(self.optimizer)
-        # Not the state_dict: there a tied weight stands twice.
+        # Not the state_dict, which has a tied weight twice.
         tensors |= {f"model.{name}": p for name, p in self.model.named_parameters()}
         tensors |= {"state.hidden": hidden, "state.memory": memory, "losses": losses}
-        progress = dataclasses.replace(self.progress, metrics_bytes=self.record.length)
+        progress = dataclasses.replace(self.progress, metrics_bytes=self.log.length)
         about = {
             "optimizer": rest,
             "n_losses": self.gradients.n_losses,

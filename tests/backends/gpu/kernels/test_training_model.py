@@ -70,7 +70,7 @@ def test_kernels_measure_what_plain_code_measures(monkeypatch):
     assert fused.loss == pytest.approx(plain.loss, rel=1e-5)
 
 
-def test_kernels_run_on_no_cpu_and_the_reason_is_told():
+def test_kernels_run_on_no_cpu_and_the_reason_is_given():
     assert not triton_ready(CPU)
     assert "cpu is no NVIDIA GPU" in reason_against_triton(CPU)
 
@@ -191,8 +191,8 @@ def test_a_step_is_recorded_again_when_a_batch_does_not_fit(monkeypatch):
     tight, step = take_steps(make_model(), StepOnCPU)
     assert step.n_captured > 1
     monkeypatch.undo()
-    roomy, _ = take_steps(make_model(), StepOnCPU)
-    torch.testing.assert_close(tight, roomy, rtol=1e-6, atol=1e-6)
+    untrimmed, _ = take_steps(make_model(), StepOnCPU)
+    torch.testing.assert_close(tight, untrimmed, rtol=1e-6, atol=1e-6)
 
 
 # --- batches prepared ahead ---------------------------------------------------------------------

@@ -51,10 +51,10 @@ def compare(encoder, ids, padding, atol=1e-4):
     ids=str,
 )
 @settings(max_examples=4)
-@given(spelt=words)
-def test_vectors_and_gradients_equal_the_plain_encoder(changes, spelt):
+@given(others=words)
+def test_vectors_and_gradients_equal_the_plain_encoder(changes, others):
     config, encoder = make_encoder(**changes)
-    ids = CharacterMapper(config.max_characters).rows(["<S>", *spelt])
+    ids = CharacterMapper(config.max_characters).rows(["<S>", *others])
     compare(encoder, ids, int(ids[0, -1]))
 
 
