@@ -137,9 +137,9 @@ def test_clusters_are_those_of_a_dictionary(lengths, mentions):
 def test_long_mentions_are_counted_with_file_and_line(monkeypatch):
     monkeypatch.setattr(coref_module, "LONGEST_MENTION", 2)
     clusters = [[Span(0, 1), Span(4, 7)]]
-    example = Document([["a"] * 3, ["b"] * 5], clusters, "d", "f.conll, line 1", (2, 6))
+    example = Document([["a"] * 3, ["b"] * 5], clusters, "d", "f.conll, line 1")
     with pytest.warns(
-        ElmoWarning, match=r"1 of 2 mentions have more than 2 words.*f\.conll, line 7"
+        ElmoWarning, match=r"1 of 2 mentions have more than 2 words.*f\.conll, line 1"
     ):
         TASK.check([example])
     with pytest.warns(ElmoWarning, match="1 of 2 mentions"):

@@ -56,21 +56,18 @@ class LayerCache:
         sentences: Iterable[Words],
         elmo: Callable[[], ELMo],
         progress: Callable[[int], object] = lambda words: None,
-    ) -> int:
+    ) -> None:
         """Compute the layers of sentences that are not in the cache.
 
         Args:
             sentences: Lists of words.
             elmo: Returns the model; only called if something is missing.
             progress: Called with numbers of words that are done.
-
-        Returns:
-            Number of words that were computed.
         """
         missing = self.missing(sentences)
         if not missing:
-            return 0
-        model, done = elmo(), 0
+            return
+        model = elmo()
         # By length, so that windows make good batches; results do not depend on it.
         for window in model.windows(sorted(missing, key=len)):
             # Locked for one window at a time: runs on other sentences need not wait for all of
@@ -80,9 +77,7 @@ class LayerCache:
                 left = self.missing(window)
                 if left:
                     self._append(left, model)
-            done += sum(map(len, left))
             progress(sum(map(len, window)))
-        return done
 
     def missing(self, sentences: Iterable[Words]) -> list[Words]:
         """Return the sentences that are not in the cache, each once."""
@@ -142,17 +137,13 @@ class LayerCache:
         """Read the records that this run and others have appended since the last time."""
         if not self._index.exists():
             return
-        with self._index.open("rb") as file:
-            file.seek(self._index_bytes)
-            content = file.read()
-        whole = len(content) // _RECORD.itemsize * _RECORD.itemsize
-        records = np.frombuffer(content[:whole], _RECORD)
+        records = np.fromfile(self._index, _RECORD, offset=self._index_bytes)  # whole ones
         starts, counts = records["start"].tolist(), records["words"].tolist()
         n_words = self._layers.stat().st_size // self._word_bytes if self._layers.exists() else 0
         for key, start, words in zip(records["hash"], starts, counts, strict=True):
             if start + words <= n_words:  # a file that was cut short is filled again
                 self._places[bytes(key)] = (start, words)
-        self._index_bytes += whole
+        self._index_bytes += records.nbytes
 
 
 def digest(words: Words) -> bytes:

@@ -165,7 +165,11 @@ class WordVectors:
 
 
 class Head(nn.Module, ABC, Generic[B, P]):
-    """The network of a task, from vectors of words to a loss or predictions."""
+    """The network of a task, from vectors of words to a loss or predictions.
+
+    It is built from `dims`, the widths of the words' vectors, from the sizes in `recipe`, and from
+    all labels or tags of the training data.
+    """
 
     @abstractmethod
     def loss(self, words: WordVectors, batch: B) -> Tensor:

@@ -25,13 +25,7 @@ from elmo.tasks.settings import ReadOptions, Recipe
 
 
 class Classifier(LabelHead):
-    """The network; see the module.
-
-    Args:
-        dims: Widths of the words' vectors.
-        labels: All labels.
-        recipe: Sizes.
-    """
+    """The network; see the module."""
 
     def __init__(self, dims: FeatureDims, labels: Sequence[str], recipe: Recipe) -> None:
         super().__init__(labels)

@@ -86,10 +86,7 @@ class CorefBatch:
 class SpanRanker(Head[CorefBatch, Clusters]):
     """The network; see the module.
 
-    Args:
-        dims: Widths of the words' vectors.
-        recipe: Sizes.
-        singletons: Whether mentions without a link are learned and predicted.
+    With `singletons`, mentions without a link are learned and predicted.
     """
 
     def __init__(self, dims: FeatureDims, recipe: Recipe, singletons: bool) -> None:
@@ -258,30 +255,12 @@ def cluster_numbers(spans: Integers, clusters: Sequence[Sequence[Span]]) -> Inte
 
 
 def warn_of_long_mentions(documents: Sequence[Document], longest: int) -> None:
-    """Warn of mentions longer than all candidates, with file and line of the first."""
-    long = [
-        (document, span)
-        for document in documents
-        for mentions in document.clusters or []
-        for span in mentions
-        if span.stop - span.start > longest
-    ]
-    total = sum(len(m) for d in documents for m in d.clusters or [])
+    """Warn of mentions that are longer than all candidates."""
+    mentions = [(d.place, span) for d in documents for m in d.clusters or [] for span in m]
     warn_of(
-        f"of {total:,} mentions have more than {longest} words and cannot be found",
-        [_place_of(*one) for one in long],
+        f"of {len(mentions):,} mentions have more than {longest} words and cannot be found",
+        [place for place, span in mentions if span.stop - span.start > longest],
     )
-
-
-def _place_of(document: Document, span: Span) -> str:
-    """Return file and line where a mention begins."""
-    first = 0
-    for words, line in zip(document.sentences, document.lines, strict=False):
-        if span.start < first + len(words):
-            file = document.place.rpartition(", line ")[0]
-            return f"{file}, line {line + span.start - first}"
-        first += len(words)
-    return document.place or "a text"
 
 
 @dataclass(frozen=True)

@@ -73,12 +73,7 @@ class AnswerPrediction:
 
 
 class Bidaf(Head[QaBatch, AnswerPrediction]):
-    """The network; see the module.
-
-    Args:
-        dims: Widths of the words' vectors.
-        recipe: Sizes.
-    """
+    """The network; see the module."""
 
     def __init__(self, dims: FeatureDims, recipe: Recipe) -> None:
         super().__init__()

@@ -69,13 +69,7 @@ class SrlPrediction:
 
 
 class RoleLabeler(Head[SrlBatch, SrlPrediction]):
-    """The network; see the module.
-
-    Args:
-        dims: Widths of the words' vectors.
-        tags: All tags, IOB2.
-        recipe: Sizes.
-    """
+    """The network; see the module. Its tags are IOB2."""
 
     def __init__(self, dims: FeatureDims, tags: Sequence[str], recipe: Recipe) -> None:
         super().__init__()

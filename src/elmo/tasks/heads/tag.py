@@ -36,14 +36,7 @@ class TagBatch:
 
 
 class Tagger(Head[TagBatch, list[str]]):
-    """The network; see the module. It predicts the tags that it was built with.
-
-    Args:
-        dims: Widths of the words' vectors.
-        tags: All tags.
-        spans: Whether they are BIOES.
-        recipe: Sizes.
-    """
+    """The network; see the module. Its tags are BIOES if they encode spans."""
 
     def __init__(self, dims: FeatureDims, tags: Sequence[str], spans: bool, recipe: Recipe) -> None:
         super().__init__()

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from elmo.errors import InputError
 from elmo.tasks.readers.examples import TaggedSentence
-from elmo.tasks.readers.files import Line, Remarks, blocks, place, problem
+from elmo.tasks.readers.files import Line, Remarks, blocks, cells_of, place, problem
 from elmo.tasks.settings import ReadOptions
 from elmo.tasks.tag_schemes import irregular_places, is_span_tag, scheme_of, spans_of, to_iob2
 from elmo.text import conllu
@@ -66,7 +66,7 @@ def read_conllu(path: Path, options: ReadOptions) -> list[TaggedSentence]:
 
 def _columns(path: Path, block: list[Line]) -> list[_Row]:
     """Split the lines of a sentence into columns; skip comments."""
-    rows = [(line.number, _split(line.text)) for line in block]
+    rows = [(line.number, cells_of(line.text)) for line in block]
     width = len(rows[-1][1])
     while len(rows) > 1 and _is_comment(rows[0][1], [columns for _, columns in rows[1:]]):
         rows = rows[1:]
@@ -96,10 +96,6 @@ def _number(given: str | None, flag: str, default: int) -> int:
         return int(given)
     except ValueError:
         raise InputError(f"{flag} is {given!r}, expected the number of a column, from 0") from None
-
-
-def _split(text: str) -> list[str]:
-    return [cell.strip() for cell in text.split("\t")] if "\t" in text else text.split()
 
 
 def _sentence(

@@ -8,11 +8,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 from elmo.errors import InputError
 from elmo.tasks.readers.examples import Document, Span, Words
-from elmo.tasks.readers.files import Remarks, numbered_lines, place, problem
+from elmo.tasks.readers.files import Line, Remarks, cells_of, numbered_lines, place, problem
 from elmo.tasks.settings import ReadOptions
 
 _BEGIN = re.compile(r"#begin document\s*\(?(.*?)\)?;?\s*(?:part\s*(\d+))?\s*$")
@@ -25,30 +27,30 @@ _WORD_COLUMN = 3
 def read_coreference(path: Path, options: ReadOptions) -> list[Document]:
     """Read the documents of a file; parts of a document are documents of their own.
 
-    Clusters are in the order of their first mentions, mentions in that of the text. A mention that
-    is marked twice is taken once, with a counted warning.
+    Clusters are in the order of their first mentions, mentions in that of the text; a mention that
+    is marked twice is taken once.
     """
     remarks = Remarks(path)
     documents: list[Document] = []
-    current: _Builder | None = None
-    last = 0
+    header: Line | None = None
+    rows: list[Line] = []
+    number = 0
     for number, text in numbered_lines(path, options.encoding):
-        last = number
         if text.startswith("#begin document"):
-            if current is not None:
+            if header is not None:
                 raise problem(path, number, "a document begins inside of another")
-            current = _Builder(path, number, text, remarks)
+            header, rows = Line(number, text), []
         elif text.startswith(_END):
-            if current is None:
+            if header is None:
                 raise problem(path, number, "a document ends that did not begin")
-            documents += current.finished(number)
-            current = None
-        elif current is not None:
-            current.add(number, text)
+            documents += _document(path, header, rows, remarks)
+            header = None
+        elif header is not None:
+            rows.append(Line(number, text))
         elif text.strip():
             raise problem(path, number, "a word before '#begin document'")
-    if current is not None:
-        raise problem(path, last, f"the file ends inside of a document, expected {_END!r}")
+    if header is not None:
+        raise problem(path, number, f"the file ends inside of a document, expected {_END!r}")
     return remarks.finish(documents, "documents ('#begin document')")
 
 
@@ -64,85 +66,78 @@ def find_documents(folder: Path) -> list[Path]:
     return list(files.values())
 
 
-class _Builder:
-    """One document under construction."""
+class _Marks(NamedTuple):
+    """Mentions that begin or end at a word."""
 
-    def __init__(self, path: Path, number: int, header: str, remarks: Remarks) -> None:
-        found = _BEGIN.match(header)
-        if found is None or not found.group(1):
-            raise problem(path, number, f"{header[:60]!r}: expected '#begin document (name)'")
-        self._path = path
-        self._place = place(path, number)
-        self._name = found.group(1) + (f"; part {found.group(2)}" if found.group(2) else "")
-        self._remarks = remarks
-        self._sentences: list[Words] = []
-        self._lines: list[int] = []
-        self._words: Words = []
-        self._n_words = 0
-        self._open: dict[int, list[tuple[int, int]]] = {}
-        self._clusters: dict[int, list[Span]] = {}
-        self._seen: dict[Span, int] = {}
+    line: int
+    cell: str
+    sentence_start: int
+    """Number of the first word of its sentence."""
 
-    def add(self, number: int, text: str) -> None:
-        """Add a line."""
+
+def _document(path: Path, header: Line, rows: list[Line], remarks: Remarks) -> list[Document]:
+    """Return the document of the lines after a header; none if it has no words."""
+    found = _BEGIN.match(header.text)
+    if found is None or not found[1]:
+        raise problem(
+            path, header.number, f"{header.text[:60]!r}: expected '#begin document (name)'"
+        )
+    sentences: list[Words] = []
+    marks: list[_Marks] = []
+    begins = True
+    for number, text in rows:
         if not text.strip():
-            self._end_sentence()
-            return
-        columns = text.split("\t") if "\t" in text else text.split()
+            begins = True
+            continue
+        columns = cells_of(text)
         if len(columns) <= _WORD_COLUMN + 1:
-            raise problem(
-                self._path, number, f"{len(columns)} columns, expected those of CoNLL-2012"
-            )
-        if not self._words:
-            self._lines.append(number)
-        self._words.append(columns[_WORD_COLUMN].strip())
-        self._mark(number, columns[-1].strip())
-        self._n_words += 1
+            raise problem(path, number, f"{len(columns)} columns, expected those of CoNLL-2012")
+        if begins:
+            sentences.append([])
+            begins = False
+        sentence_start = len(marks) - len(sentences[-1])
+        sentences[-1].append(columns[_WORD_COLUMN])
+        marks.append(_Marks(number, columns[-1], sentence_start))
+    if not sentences:
+        remarks.add("documents without words are left out", header.number)
+        return []
+    name = found[1] + (f"; part {found[2]}" if found[2] else "")
+    where = place(path, header.number)
+    return [Document(sentences, _clusters(path, marks, remarks), name, where)]
 
-    def _mark(self, number: int, marks: str) -> None:
-        """Open and close mentions at the last word."""
-        if marks in _NOTHING:
-            return
-        for mark in marks.split("|"):
-            found = _MARK.fullmatch(mark.strip())
-            if found is None or not (found.group(1) or found.group(3)):
-                raise problem(self._path, number, f"{marks!r}: expected marks such as (3, 3), (3)")
-            cluster = int(found.group(2))
-            if found.group(1):
-                self._open.setdefault(cluster, []).append((self._n_words, number))
-            if found.group(3):
-                if not self._open.get(cluster):
-                    raise problem(self._path, number, f"{mark!r} closes what was not opened")
-                self._close(number, cluster)
 
-    def _close(self, number: int, cluster: int) -> None:
-        start, _ = self._open[cluster].pop()
-        span = Span(start, self._n_words + 1)
-        if start < self._n_words + 1 - len(self._words):
-            self._remarks.add("mentions go over the end of a sentence and are left out", number)
-        elif span not in self._seen:
-            self._seen[span] = cluster
-            self._clusters.setdefault(cluster, []).append(span)
-        elif self._seen[span] == cluster:
-            self._remarks.add("mentions are marked twice; they are taken once", number)
-        else:
-            self._remarks.add("mentions are in two clusters; the first is taken", number)
+def _clusters(path: Path, marks: list[_Marks], remarks: Remarks) -> list[list[Span]]:
+    """Return the clusters of a document whose words have marks."""
+    opened: dict[int, list[tuple[int, int]]] = {}
+    cluster_of: dict[Span, int] = {}
+    for word, (line, cell, sentence_start) in enumerate(marks):
+        for begins, cluster, ends in _parsed(path, line, cell):
+            if begins:
+                opened.setdefault(cluster, []).append((word, line))
+            if ends:
+                if not opened.get(cluster):
+                    raise problem(path, line, f"'{cluster})' closes what was not opened")
+                span = Span(opened[cluster].pop()[0], word + 1)
+                if span.start < sentence_start:
+                    remarks.add("mentions go over the end of a sentence and are left out", line)
+                elif cluster_of.setdefault(span, cluster) != cluster:
+                    remarks.add("mentions are in two clusters; the first is taken", line)
+    if unclosed := [(line, cluster) for cluster in opened for _, line in opened[cluster]]:
+        raise problem(path, unclosed[0][0], f"the mention ({unclosed[0][1]} is not closed")
+    return _grouped(cluster_of)
 
-    def _end_sentence(self) -> None:
-        if self._words:
-            self._sentences.append(self._words)
-            self._words = []
 
-    def finished(self, number: int) -> list[Document]:
-        """Return the document; none if it has no words."""
-        self._end_sentence()
-        for cluster, places in self._open.items():
-            if places:
-                line = places[-1][1]
-                raise problem(self._path, line, f"the mention ({cluster} is not closed")
-        if not self._sentences:
-            self._remarks.add("documents without words are left out", number)
-            return []
-        clusters = sorted(sorted(mentions) for mentions in self._clusters.values())
-        lines = tuple(self._lines)
-        return [Document(self._sentences, clusters, self._name, self._place, lines)]
+def _grouped(cluster_of: Mapping[Span, int]) -> list[list[Span]]:
+    mentions: dict[int, list[Span]] = {}
+    for span in sorted(cluster_of):
+        mentions.setdefault(cluster_of[span], []).append(span)
+    return sorted(mentions.values())
+
+
+def _parsed(path: Path, line: int, cell: str) -> Iterator[tuple[bool, int, bool]]:
+    """Yield for each mark of a word whether it begins a mention, of which cluster, and ends one."""
+    for mark in cell.split("|") if cell not in _NOTHING else ():
+        found = _MARK.fullmatch(mark.strip())
+        if found is None or not (found[1] or found[3]):
+            raise problem(path, line, f"{cell!r}: expected marks such as (3, 3), (3)")
+        yield bool(found[1]), int(found[2]), bool(found[3])

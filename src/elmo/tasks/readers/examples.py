@@ -94,5 +94,3 @@ class Document:
     """Spans count the words of the whole document; None where clusters are unknown."""
     name: str = ""
     place: str = ""
-    lines: tuple[int, ...] = ()
-    """Line of the file on which each sentence begins, from 1; empty for raw text."""

@@ -59,6 +59,11 @@ def blocks(path: Path, encoding: str) -> Iterator[list[Line]]:
         yield block
 
 
+def cells_of(text: str) -> list[str]:
+    """Split a line into columns: between tabs where it has any, else at white space."""
+    return [cell.strip() for cell in text.split("\t")] if "\t" in text else text.split()
+
+
 def json_lines(path: Path, encoding: str = "utf-8") -> Iterator[tuple[int, dict[str, Any]]]:
     """Yield the objects of a file with one on each line, with their line numbers."""
     for number, text in numbered_lines(path, encoding):
