@@ -1,4 +1,4 @@
-"""The cache of context-free vectors in host memory: always the same, whatever is remembered."""
+"""The cache of context-free vectors in host memory: always the same, whatever it holds."""
 
 import signal
 from collections import OrderedDict
@@ -18,7 +18,7 @@ WORDS = ("the", "cat", "sat", "on", "Öl", "🤗", "")
 
 
 class Counter:
-    """A stand-in for the character encoder that can be told from its results, and counts."""
+    """A stand-in for the character encoder whose results name the word, and that counts."""
 
     def __init__(self):
         self.computed = []

@@ -59,11 +59,11 @@ class DriverOfNoGpu:
         one, four = (ctypes.CFUNCTYPE(ctypes.c_int, *[pointer] * n) for n in (1, 4))
         self._functions = [one(lambda context: 0), four(copy), one(lambda stream: 0)]
 
-    def copies(self, threads, waiting_bytes):
+    def copies(self, threads, pinned_bytes):
         driver = Driver(*(ctypes.cast(function, ctypes.c_void_p) for function in self._functions))
         streams = range(100, 100 + threads)
-        waiting = torch.empty(threads * waiting_bytes, dtype=torch.uint8)
-        return SentenceCopies(driver, ctypes.c_void_p(1), streams, waiting)
+        pinned = torch.empty(threads * pinned_bytes, dtype=torch.uint8)
+        return SentenceCopies(driver, ctypes.c_void_p(1), streams, pinned)
 
 
 needs_loop = pytest.mark.skipif(_library() is None, reason="nothing can be built here")
@@ -75,15 +75,15 @@ needs_loop = pytest.mark.skipif(_library() is None, reason="nothing can be built
     n_layers=st.integers(1, 4),
     dim=st.integers(1, 9),
     threads=st.integers(1, 5),
-    room=st.integers(1, 40),
+    capacity=st.integers(1, 40),
     dtype=st.sampled_from([torch.float32, torch.float16]),
 )
-def test_the_layers_of_a_sentence_come_together(sizes, n_layers, dim, threads, room, dtype):
+def test_the_layers_of_a_sentence_come_together(sizes, n_layers, dim, threads, capacity, dtype):
     vectors = torch.randn(n_layers, sum(sizes), dim).to(dtype)
     word_bytes = n_layers * dim * dtype.itemsize
     array = np.full((n_layers * sum(sizes), dim), np.nan, str(dtype).removeprefix("torch."))
-    copies = DriverOfNoGpu().copies(threads, room * word_bytes)
-    copies.bring(vectors, np.array(sizes), sentence_addresses(array, sizes))
+    copies = DriverOfNoGpu().copies(threads, capacity * word_bytes)
+    copies.copy(vectors, np.array(sizes), sentence_addresses(array, sizes))
     rows = rows_by_sentence(n_layers, sizes)
     assert np.array_equal(array, vectors.flatten(0, 1)[rows].numpy())
     start = 0
@@ -94,11 +94,11 @@ def test_the_layers_of_a_sentence_come_together(sizes, n_layers, dim, threads, r
 
 
 @needs_loop
-def test_an_error_of_the_driver_is_told():
+def test_an_error_of_the_driver_is_raised():
     vectors, array = torch.randn(2, 50, 3), np.empty((100, 3), np.float32)
     copies = DriverOfNoGpu(error=700).copies(3, 24)
     with pytest.raises(RuntimeError, match="the driver says 700"):
-        copies.bring(vectors, np.array([20, 30]), sentence_addresses(array, [20, 30]))
+        copies.copy(vectors, np.array([20, 30]), sentence_addresses(array, [20, 30]))
 
 
 @needs_loop
@@ -106,9 +106,9 @@ def test_an_error_of_the_driver_is_told():
 def test_copies_keep_within_their_memory(sizes):
     copies, nowhere = DriverOfNoGpu().copies(1, 100), np.zeros(len(sizes), np.int64)
     with pytest.raises(ValueError, match="in sentences of"):
-        copies.bring(torch.zeros(2, 3, 4), np.array(sizes), nowhere)
+        copies.copy(torch.zeros(2, 3, 4), np.array(sizes), nowhere)
     with pytest.raises(ValueError, match="in sentences of"):
-        copies.bring(torch.zeros(4, 3, 2).transpose(0, 2), np.array([3]), nowhere)
+        copies.copy(torch.zeros(4, 3, 2).transpose(0, 2), np.array([3]), nowhere)
 
 
 def test_without_a_driver_there_is_no_loop(monkeypatch):
@@ -168,10 +168,10 @@ def test_a_plain_copy_is_the_same(sizes, lead):
 def test_results_arrive_though_there_is_no_memory_to_copy_them_through(
     n_words, gpu_of_the_host, monkeypatch
 ):
-    def no_room(*_):
+    def no_memory(*_):
         raise RuntimeError("CUDA error: out of memory")  # what is said of pinned memory
 
-    monkeypatch.setattr(host_copies, "sentence_copies", no_room)
+    monkeypatch.setattr(host_copies, "sentence_copies", no_memory)
     sizes = [n_words - 1, 1]
     vectors = make_vectors(sizes)
     with ThreadPoolExecutor(max_workers=1) as worker:
@@ -181,7 +181,7 @@ def test_results_arrive_though_there_is_no_memory_to_copy_them_through(
 
 
 def test_results_arrive_though_a_gpu_has_no_memory_left_to_round_them(monkeypatch):
-    def no_room(*_):
+    def no_memory(*_):
         raise torch.OutOfMemoryError("CUDA out of memory")
 
     sizes = [2, 1]
@@ -189,7 +189,7 @@ def test_results_arrive_though_a_gpu_has_no_memory_left_to_round_them(monkeypatc
     with ThreadPoolExecutor(max_workers=1) as worker:
         copies = HostCopies(torch.device("cuda"), torch.float16, worker)
         with monkeypatch.context() as patch:
-            patch.setattr(torch.Tensor, "to", no_room)
+            patch.setattr(torch.Tensor, "to", no_memory)
             kept = copies.converted(vectors)
         assert kept is vectors
         parts = copies.begin(vectors, sizes)()
@@ -198,7 +198,7 @@ def test_results_arrive_though_a_gpu_has_no_memory_left_to_round_them(monkeypatc
         assert np.array_equal(part, own.numpy())
 
 
-def test_other_failures_of_a_copy_are_told(gpu_of_the_host, monkeypatch):
+def test_other_failures_of_a_copy_are_raised(gpu_of_the_host, monkeypatch):
     def broken(*_):
         raise RuntimeError("CUDA error: unspecified launch failure")
 

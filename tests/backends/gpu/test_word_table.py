@@ -24,7 +24,7 @@ CONFIG = ElmoConfig.preset("tiny", dim=8, projection_dim=3)
 
 
 class Counter:
-    """A stand-in for the character encoder that can be told from its results, and counts."""
+    """A stand-in for the character encoder whose results name the word, and that counts."""
 
     def __init__(self):
         self.computed = []

@@ -1,9 +1,9 @@
-"""Builds C++ for this machine, once, and keeps it for later processes: the kernel for its CPU.
+"""Builds C++ for this machine and caches it for later processes: the kernel for its CPU.
 
-There is nothing to install: where a C++ compiler is at hand a library is built when it is first
-needed (ten seconds) and kept in the user's cache folder, under a name made of its sources, its
-flags and the compiler. Without a compiler, or on another kind of CPU, PyTorch does the work. Other
-libraries are built in the same way (`word_numbers.py`).
+There is nothing to install: where there is a C++ compiler, a library is built when it is first
+needed (ten seconds) and kept in the user's cache folder, by a hash of its sources, its flags and
+the compiler. Without a compiler, or on another kind of CPU, PyTorch is the fallback. The loops of
+the GPU backend are built in the same way (`word_numbers.py`, `sentence_copies.py`).
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ COMPILERS = ("c++", "g++", "clang++")
 _SOURCE = Path(__file__).parent / "src" / "native.cpp"
 """What is compiled; the headers that it includes are in the same folder."""
 _FLAGS = ("-std=c++17", "-O3", "-fPIC", "-shared")
-_PATIENCE = 300
-"""Seconds after which a compiler is given up."""
+_TIME_LIMIT = 300
+"""Time limit of a compiler, in seconds."""
 _AVX2 = {"avx2": "-mavx2", "fma": "-mfma", "f16c": "-mf16c"}
 _AVX512 = {f"avx512{part}": f"-mavx512{part}" for part in ("f", "bw", "vl", "dq")}
 _MORE = {"avx512_vnni": "-mavx512vnni", "avx512_bf16": "-mavx512bf16"}
@@ -45,29 +45,29 @@ logger = logging.getLogger(__name__)
 
 
 class CannotBuildError(Exception):
-    """Why there is no library; always caught, and told where it matters."""
+    """Why there is no library; always caught, as there is a fallback."""
 
 
 def kernel() -> ctypes.CDLL | None:
-    """Give the kernel built for this CPU, or None if there cannot be one; see `why_not`."""
+    """Return the kernel, built for this CPU; None if there cannot be one, see `why_not`."""
     return _outcome()[0]
 
 
 def present_kernel() -> Any:
-    """Give the kernel to those who know that there is one."""
+    """Return the kernel; it must exist."""
     library = kernel()
-    assert library is not None, "asked for what is not there: see why_not"
+    assert library is not None, "there is no kernel: see why_not"
     return library
 
 
 def why_not() -> str:
-    """Say in a few words why there is no kernel; empty if there is one."""
+    """Return the reason why there is no kernel, in a few words; empty if there is one."""
     return _outcome()[1]
 
 
 @cache
 def _outcome() -> tuple[ctypes.CDLL | None, str]:
-    """Try once: a compiler that fails takes its time."""
+    """Build or load the kernel, once in a process: a compiler that fails takes its time."""
     try:
         return _load(), ""
     except CannotBuildError as reason:
@@ -78,7 +78,7 @@ def _outcome() -> tuple[ctypes.CDLL | None, str]:
 
 
 def instruction_flags(instructions: frozenset[str]) -> list[str]:
-    """Choose the compiler's flags for a CPU; empty if it has too little.
+    """Return the compiler's flags for a CPU; empty if it lacks what the kernel needs.
 
     Args:
         instructions: Names as in /proc/cpuinfo.
@@ -94,7 +94,7 @@ def instruction_flags(instructions: frozenset[str]) -> list[str]:
 
 @cache
 def cpu_instructions() -> frozenset[str]:
-    """Give what this CPU can do, in the words of /proc/cpuinfo; nothing on other systems."""
+    """Return the instruction sets of this CPU, as in /proc/cpuinfo; empty on other systems."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
@@ -107,7 +107,7 @@ def cpu_instructions() -> frozenset[str]:
 
 
 def _load() -> ctypes.CDLL:
-    """Build the kernel for all that this CPU has, or else for what the compiler knows of it."""
+    """Build the kernel for all instruction sets of this CPU, or for those the compiler knows."""
     has = cpu_instructions()
     choices: list[list[str]] = []
     for instructions in (has, has - _MORE.keys(), has & _AVX2.keys()):
@@ -119,10 +119,6 @@ def _load() -> ctypes.CDLL:
             f"it needs AVX2, FMA and F16C, which this CPU ({platform.machine()}) is not known to "
             "have"
         )
-    return _first_that_builds(choices)
-
-
-def _first_that_builds(choices: list[list[str]]) -> ctypes.CDLL:
     first_reason: CannotBuildError | None = None
     for flags in choices:
         try:
@@ -135,20 +131,20 @@ def _first_that_builds(choices: list[list[str]]) -> ctypes.CDLL:
 
 
 def loaded_library(source: Path, flags: list[str], kind: type[Library]) -> Library:
-    """Give a library, built now if it was not before.
+    """Load a library, and build it if it is not in the cache.
 
     Args:
         source: What is compiled; the headers that it includes are in the same folder.
-        flags: What the compiler is told beside what it is always told.
-        kind: How ctypes calls it.
+        flags: Flags of the compiler besides those of all libraries.
+        kind: Its class of ctypes.
 
     Raises:
-        CannotBuildError: There is no such library here, for the reason given.
+        CannotBuildError: There is no compiler or it fails, or the library cannot be loaded.
     """
     if _is_switched_off():
         raise CannotBuildError(f"{SWITCH}=0 switches it off")
     reason = ""
-    for _ in range(2):  # one that is damaged is built anew
+    for _ in range(2):  # a damaged one is built again
         library = _built(source, [*_FLAGS, *flags])
         try:
             return kind(str(library))
@@ -163,17 +159,20 @@ def _is_switched_off() -> bool:
 
 
 def _built(source: Path, flags: list[str]) -> Path:
+    """Return the path of a library in the cache, compiled now if it is not there."""
     compiler = _compiler()
-    named = "\0".join([*compiler, _version(compiler), *flags, *_contents(source.parent)])
-    name = f"{source.stem}-{hashlib.sha256(named.encode()).hexdigest()[:24]}.so"
-    folder = _folder()
-    library = folder / name
+    version, folder = _version(compiler), _folder()
+    # Everything that changes what is built: compiler, flags, the sources of the folder by hash.
+    files = sorted(path for path in source.parent.iterdir() if path.suffix in (".cpp", ".h"))
+    contents = [f"{path.name} {sha256_of(path)}" for path in files]
+    key = "\0".join([*compiler, version, *flags, *contents])
+    library = folder / f"{source.stem}-{hashlib.sha256(key.encode()).hexdigest()[:24]}.so"
     if library.is_file():
         return library
     try:
         with replacing(library) as temporary:
-            if source == _SOURCE:  # the others take no time
-                _tell_of_building()
+            if source == _SOURCE:  # the loops of the GPU backend take no time
+                _announce_build()
             _compile([*compiler, *flags, str(source), "-o", str(temporary)])
     except (OSError, subprocess.TimeoutExpired) as error:
         raise CannotBuildError(f"{compiler[0]} failed: {error}") from None
@@ -181,25 +180,19 @@ def _built(source: Path, flags: list[str]) -> Path:
 
 
 @cache
-def _tell_of_building() -> None:
+def _announce_build() -> None:
     logger.warning("building the C++ kernel for this CPU, once: about ten seconds")
 
 
 def _compile(command: list[str]) -> None:
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_PATIENCE)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_TIME_LIMIT)
     if done.returncode:
         first = next(iter(done.stderr.strip().splitlines()), "no message")
         raise CannotBuildError(f"{command[0]} failed: {first}")
 
 
-def _contents(folder: Path) -> list[str]:
-    """Give the names of all sources, each with a hash of what is in it, in a fixed order."""
-    files = [path for path in folder.iterdir() if path.suffix in (".cpp", ".h")]
-    return [f"{path.name} {sha256_of(path)}" for path in sorted(files)]
-
-
 def _compiler() -> list[str]:
-    """Give the command that compiles; `CXX` may name arguments, too, as in `ccache g++`."""
+    """Return the compiler's command; `CXX` may have arguments, too, as in `ccache g++`."""
     asked = os.environ.get("CXX", "").strip()
     for name, *arguments in [shlex.split(asked)] if asked else [[name] for name in COMPILERS]:
         found = shutil.which(name)
@@ -220,21 +213,21 @@ def _version(compiler: list[str]) -> str:
 
 
 def _folder() -> Path:
-    """Give a folder for libraries in which nobody else can write: what is there gets loaded."""
+    """Return a folder for libraries to which only this user can write: they get executed."""
     try:
         folder = cache_folder("kernels")
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         facts = folder.stat()
         if facts.st_uid == os.getuid() and not facts.st_mode & 0o022 and os.access(folder, os.W_OK):
             return folder
-    except (OSError, RuntimeError):  # the latter: whoever this is has no home
+    except (OSError, RuntimeError):  # the latter: the user has no home folder
         pass
     return _private_folder()
 
 
 @cache
 def _private_folder() -> Path:
-    """Give a fresh folder for this process, where the cache cannot be used."""
+    """Create a folder for this process alone, where the cache cannot be used."""
     try:
         folder = Path(tempfile.mkdtemp(prefix="elmo-kernels-"))
     except OSError as error:
@@ -244,5 +237,5 @@ def _private_folder() -> Path:
 
 
 def _remove(folder: Path, process: int) -> None:
-    if os.getpid() == process:  # not where it was forked
+    if os.getpid() == process:  # not in a fork
         shutil.rmtree(folder, ignore_errors=True)

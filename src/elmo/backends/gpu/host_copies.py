@@ -126,7 +126,7 @@ class HostCopies:
         arrays = [np.empty((len(layers) * sum(run), dim), dtype) for run in runs]
         if lane.copies is not None:
             targets = np.concatenate(list(map(sentence_addresses, arrays, runs)))
-            lane.copies.bring(layers, np.array(sizes), targets)
+            lane.copies.copy(layers, np.array(sizes), targets)
         else:
             copy_by_torch(layers, runs, arrays, lane.streams[0])
         # Many small arrays are made: the garbage collector would run again and again.

@@ -104,7 +104,7 @@ class FusedLayer:
         below: Tensor | None,
         output: Tensor,
         above: Tensor | None,
-        going: Tensor | None = None,
+        active: Tensor | None = None,
     ) -> None:
         """Run the layer over all time steps.
 
@@ -116,7 +116,7 @@ class FusedLayer:
             output: Receives the output, `(n, 2 * projection_dim)`.
             above: Receives it in the order of reading, for the layer above,
                 `(2, n, projection_dim)`.
-            going: 1 for rows that have a word at a step, 0 for those whose sentence has ended,
+            active: 1 for rows that have a word at a step, 0 for those whose sentence has ended,
                 int32 `(steps, rows)`; None if ended rows are dropped.
         """
         # `place` is the batch's place of the step's first row, `number` the step.
@@ -130,13 +130,13 @@ class FusedLayer:
                 if size == 1 and self._compiled and self._projection is not None:
                     self._read_one(part, place, step, self._projection, target)
                 else:
-                    which = None if going is None else going[number]
+                    which = None if active is None else active[number]
                     self._read_rows(part, place, step, target, which)
                 place += size
                 number += 1
 
     def _read_rows(
-        self, part: Products, place: int, step: _Step, target: Target, going: Tensor | None
+        self, part: Products, place: int, step: _Step, target: Target, active: Tensor | None
     ) -> None:
         """Compute one time step of some rows, the first of which stands at `place`.
 
@@ -154,14 +154,14 @@ class FusedLayer:
             step.cells,
             self._config.cell_clip,
             self._compiled,
-            going,
+            active,
         )
         # Without a projection `projected` is `cells`, which is never clipped.
         clip = None
         if self._projection is not None:
             torch.bmm(step.cells, self._projection, out=step.projected)
             clip = self._config.proj_clip
-        store_step(step.projected, target, place, step.hidden, clip, self._compiled, going)
+        store_step(step.projected, target, place, step.hidden, clip, self._compiled, active)
 
     def _read_one(
         self, part: Products, place: int, step: _Step, projection: Tensor, target: Target

@@ -70,7 +70,7 @@ class _Batch(NamedTuple):
     """Sentences from longest to shortest, int64 `(rows,)`."""
     batch_sizes: list[int]
     """Rows of each time step."""
-    going: Tensor | None = None
+    active: Tensor | None = None
     """1 for rows that have a word at a step, 0 for those whose sentence has ended but that are
     computed nevertheless, int32 `(steps, rows)`; None if ended rows are dropped."""
 
@@ -173,7 +173,7 @@ class GPUBackend(Backend):
                 tensors |= {f"{side}.{number}.{name}": t for name, t in weights.items()}
         return tensors
 
-    # --- reading ----------------------------------------------------------------------------------
+    # --- reading --------------------------------------------------------------------------------
 
     def _read_one(self, vectors: Tensor, start: State, depth: int) -> tuple[Tensor, Tensor, Tensor]:
         """Read one sentence whose words have the vectors `(n, projection_dim)`.
@@ -248,8 +248,8 @@ class GPUBackend(Backend):
         rows = len(sizes)
         steps = places.shape[1] // rows
         # Rows do not become fewer: those that have ended are computed and their results dropped.
-        going = (torch.arange(steps, device=self.device)[:, None] < sizes).int()
-        batch = _Batch(places, torch.arange(rows, device=self.device), [rows] * steps, going)
+        active = (torch.arange(steps, device=self.device)[:, None] < sizes).int()
+        batch = _Batch(places, torch.arange(rows, device=self.device), [rows] * steps, active)
         return self._read_batch(vectors, places, batch, start, depth)
 
     def _read_batch(
@@ -288,7 +288,7 @@ class GPUBackend(Backend):
                 if reading is None
                 else layer.products(reading, batch.batch_sizes, buffers)
             )
-            layer.read(products, batch.places, buffers, below, outputs[number], above, batch.going)
+            layer.read(products, batch.places, buffers, below, outputs[number], above, batch.active)
             # The buffers' rows are sorted by length, those of the caller are not.
             final.hidden[number].index_copy_(1, batch.order, buffers.hidden.float())
             final.memory[number].index_copy_(1, batch.order, buffers.memory)

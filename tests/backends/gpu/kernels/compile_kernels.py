@@ -1,6 +1,6 @@
 """Compiles the kernels that embed for a GPU of the Hopper generation, which need not be there.
 
-    python tests/compile_kernels.py
+    python tests/backends/gpu/kernels/compile_kernels.py
 
 Triton does so only where it does not interpret: in a process without TRITON_INTERPRET.
 """
@@ -32,11 +32,11 @@ def main():
         numbers = f"*{dtype}"
         cell = dict.fromkeys(("products", "recurrent", "cells"), numbers)
         cell |= {"index": "*i64", "memory": "*fp32", "clip": "fp32", "products_stride": "i64"}
-        cell["going"] = "*i32"
+        cell["active"] = "*i32"
         compile_kernel(_cell_kernel, cell, INDEXED=flag, CLIPS=not flag, ENDS=flag, BLOCK=1024)
         store = dict.fromkeys(("projected", "hidden", "reading"), numbers)
         store |= {"places": "*i64", "below": "*fp32", "output": "*fp32", "clip": "fp32"}
-        store["going"] = "*i32"
+        store["active"] = "*i32"
         constants = {"ADDS": flag, "READ_AGAIN": not flag, "CLIPS": flag, "ENDS": flag}
         compile_kernel(_store_kernel, store, **constants, BLOCK=512)
     # The first row's number is a constant for Triton where it is 1.

@@ -1,4 +1,4 @@
-"""Compile every training kernel for a Hopper GPU, which needs none; run by test_kernels_compile.
+"""Compile every training kernel for a Hopper GPU, which needs none; run by test_compile.
 
 Writes a line for each kernel: its name, registers that did not fit (bytes), shared memory (bytes).
 """
@@ -43,12 +43,12 @@ KERNELS = [
     (character_windows._find_filter_gradients, [B, U, F, N, F, *["i32"] * 5], WINDOWS, 4, 2),
     (character_windows._find_character_gradients, [B, U, B, N, F, *["i32"] * 3], WINDOWS, 4, 2),
     (highway._mix, [B, B, B, "i32"], {"BLOCK": 1024}, 4),
-    (highway._unmix, [B, B, B, B, B, "i32"], {"BLOCK": 1024}, 4),
+    (highway._mix_backward, [B, B, B, B, B, "i32"], {"BLOCK": 1024}, 4),
     (sampled_softmax._find_losses, [B, B, F, L, L, F, F, F, F, *["i32"] * 3],
      {"ROWS": 128, "CANDIDATES": 128, "DEPTH": 64, "IS_NARROW": False}, 8),
     (sampled_softmax._find_losses, [B, B, F, L, L, F, F, F, F, *["i32"] * 3],
      {"ROWS": 128, "CANDIDATES": 64, "DEPTH": 128, "IS_NARROW": True}, 4),
-    (sampled_softmax._find_slopes, [B, B, F, L, L, F, F, B, F, *["i32"] * 3],
+    (sampled_softmax._find_logit_gradients, [B, B, F, L, L, F, F, B, F, *["i32"] * 3],
      {"ROWS": 128, "CANDIDATES": 128, "DEPTH": 64}, 8),
     (sampled_softmax._find_own, [B, L, F, F, F, B, F, F, "i32", "i32"],
      {"ROWS": 16, "DEPTH": 128}, 4),
@@ -93,5 +93,5 @@ def spilled(ptx):
 if __name__ == "__main__":
     for kernel, *how in KERNELS:
         binary = compiled(kernel, *how)
-        told = kernel.__name__, spilled(binary.asm["ptx"]), binary.metadata.shared
-        sys.stdout.write(" ".join(map(str, told)) + "\n")
+        facts = kernel.__name__, spilled(binary.asm["ptx"]), binary.metadata.shared
+        sys.stdout.write(" ".join(map(str, facts)) + "\n")

@@ -54,15 +54,17 @@ def test_a_step_of_the_cell_is_that_of_the_plain_code(rows, dim, first, indexed,
     recurrent = draw_normal(2, 2, rows, 4 * dim, dtype=dtype)
     # Rows beyond are sentences that have ended: their memory stays as it is.
     before = draw_normal(3, 2, rows + 2, dim)
-    going = torch.arange(rows, dtype=torch.int32) % 2 if ends else None  # the first has ended
+    active = torch.arange(rows, dtype=torch.int32) % 2 if ends else None  # the first has ended
     results = []
     for compiled in (False, True):
         memory, cells = before.clone(), torch.zeros(2, rows, dim, dtype=dtype)
-        lstm_cell(products, index, first, recurrent, memory[:, :rows], cells, clip, compiled, going)
+        lstm_cell(
+            products, index, first, recurrent, memory[:, :rows], cells, clip, compiled, active
+        )
         results.append((memory, cells))
     (expected, cells), (found, other_cells) = results
     assert_equal(found, expected, torch.float32)
-    goes_on = torch.ones(rows, dtype=torch.bool) if going is None else going.bool()
+    goes_on = torch.ones(rows, dtype=torch.bool) if active is None else active.bool()
     assert_equal(other_cells[:, goes_on], cells[:, goes_on], dtype)
     assert torch.equal(found[:, rows:], before[:, rows:])
     assert torch.equal(found[:, :rows][:, ~goes_on], before[:, :rows][:, ~goes_on])
@@ -101,14 +103,14 @@ def test_a_step_is_stored_where_the_plain_code_stores_it(
     places = torch.stack([torch.arange(n).flip(0), torch.arange(n)])
     projected = draw_normal(0, 2, rows, width, dtype=dtype)
     below = draw_normal(1, n, 2 * width) if adds else None
-    going = torch.arange(rows, dtype=torch.int32) % 2 if ends else None  # the first has ended
+    active = torch.arange(rows, dtype=torch.int32) % 2 if ends else None  # the first has ended
     results = []
     for compiled in (False, True):
         hidden = torch.zeros(2, rows + 1, width, dtype=dtype)
         output = torch.full((n, 2 * width), 7.0)
         reading = torch.zeros(2, n, width, dtype=dtype) if read_again else None
         target = Target(places, below, output, reading)
-        store_step(projected, target, first, hidden[:, :rows], clip, compiled, going)
+        store_step(projected, target, first, hidden[:, :rows], clip, compiled, active)
         results.append((hidden, output, reading))
     for expected, found in zip(*results, strict=True):
         assert (expected is None) == (found is None)

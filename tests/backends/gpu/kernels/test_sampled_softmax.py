@@ -49,8 +49,8 @@ def test_vectors_wider_than_a_tile_and_rows_beyond_one():
     compare(*make(131, 150, 300, 280))
 
 
-def test_slopes_are_made_in_chunks(monkeypatch):
-    monkeypatch.setattr(sampled_softmax, "_SLOPE_BYTES", 1)
+def test_gradients_of_logits_are_computed_in_chunks(monkeypatch):
+    monkeypatch.setattr(sampled_softmax, "_GRADIENT_BYTES", 1)
     monkeypatch.setattr(sampled_softmax, "_ROWS", 16)
     compare(*make(37, 5, 40, 30))
 

@@ -1,4 +1,4 @@
-"""The LSTM of tasks' heads: fused (interpreted), padded and packed read alike, there and back."""
+"""The LSTM of task heads: kernels (interpreted), padded and packed batches agree both ways."""
 
 import pytest
 import torch

@@ -8,7 +8,8 @@ import torch
 
 from elmo import BiLM, ElmoConfig
 from elmo.backends.gpu.kernels.gpu import reason_against_triton, triton_ready
-from elmo.lm.softmax import Drawn, make_output_layer
+from elmo.lm.output_base import Drawn
+from elmo.lm.softmax import make_output_layer
 from elmo.runtime.metrics_file import read_metrics
 from elmo.text.characters import word_ids
 from elmo.text.vocabulary import Vocabulary

@@ -1,12 +1,12 @@
-"""The highest response of each filter to the windows of words, there and back, on tensor cores.
+"""Character filters and their maximum over windows on tensor cores, forward and backward pass.
 
 The vectors of a word's characters lie one behind the other, so that a window of seven characters is
 a row of numbers in memory, and the responses of many filters to many windows are one product. It is
 never stored: a program keeps the highest response of some filters to some words, and which window
-it was. Going back, all but the winning windows have a slope of zero; slopes are put in their places
-on the fly, and two more products give the gradients of filters and characters.
+it was. In the backward pass the gradient of all windows but the highest is zero; gradients are
+scattered to windows on the fly, and two more products yield those of filters and characters.
 
-`elmo.model.layers.CharacterEncoder` is the plain code. Where several windows give the same
+`elmo.model.layers.CharacterEncoder` is the plain reference. Where several windows have the same
 maximum, the first one gets the gradient.
 """
 
@@ -25,7 +25,7 @@ _WORDS, _WINDOWS = 4, 16
 _FILTERS, _EXACT_FILTERS = 128, 32
 """Filters of one tile; fewer in float32, which tensor cores do not multiply."""
 _PARTS = 32
-"""Parts into which words are cut for the gradient of the filters; their sums are added at last."""
+"""Parts of the words whose gradients of the filters are summed apart and added at the end."""
 
 
 def window_maxima(
@@ -36,7 +36,7 @@ def window_maxima(
     n_windows: Tensor,
     dtype: torch.dtype,
 ) -> Tensor:
-    """Give the highest response of each filter to the windows of words.
+    """Return the highest response of each filter to the windows of words.
 
     Args:
         characters: Vectors of the characters, `(n, max_characters, char_dim)`.
@@ -98,15 +98,15 @@ class _WindowMaxima(torch.autograd.Function):
         characters, used, n_windows, chosen = ctx.saved_tensors
         n, longest, char_dim = characters.shape
         n_filters, widest, _ = used.shape
-        given = gradients[0].contiguous()
-        of_characters = torch.zeros_like(characters)
+        grad_maxima = gradients[0].contiguous()
+        grad_characters = torch.zeros_like(characters)
         n_groups = blocks(n, _WORDS)
         parts = characters.new_zeros(_PARTS, n_filters, widest, char_dim)
         tiles = _tiles(widest * char_dim, used.dtype)
         sizes = {"CHAR_DIM": char_dim, "DEPTH": widest * char_dim, **tiles}
         if n:
             _find_filter_gradients[(blocks(n_filters, tiles["FILTERS"]), _PARTS)](
-                given,
+                grad_maxima,
                 chosen,
                 characters,
                 n_windows,
@@ -119,22 +119,22 @@ class _WindowMaxima(torch.autograd.Function):
                 **sizes,
             )
             _find_character_gradients[(n_groups,)](
-                given,
+                grad_maxima,
                 chosen,
                 used,
                 n_windows,
-                of_characters,
+                grad_characters,
                 n,
                 longest,
                 n_filters,
                 **sizes,
             )
-        of_bias = given.sum(dim=0, dtype=torch.float32)
-        return of_characters, parts.sum(dim=0), of_bias, None, None, None
+        grad_bias = grad_maxima.sum(dim=0, dtype=torch.float32)
+        return grad_characters, parts.sum(dim=0), grad_bias, None, None, None
 
 
 def _tiles(depth: int, dtype: torch.dtype) -> dict[str, int]:
-    """Give the constants of a tile: a window's numbers are padded to what tensor cores take."""
+    """Return the constants of a tile; a window's values are padded to what tensor cores take."""
     return {
         "DEPTH_TILE": max(16, next_power_of_2(depth)),
         "WORDS": _WORDS,
@@ -160,7 +160,7 @@ def _places(
     WORDS: tl.constexpr,
     WINDOWS: tl.constexpr,
 ):
-    """Say where a tile's windows lie, `(WORDS * WINDOWS, DEPTH_TILE)`, and what of it is there.
+    """Compute the offsets of a tile's windows, `(WORDS * WINDOWS, DEPTH_TILE)`, and their mask.
 
     Windows overlap: the next one begins a character later.
     """
@@ -185,8 +185,8 @@ def _filter_tile(filters_ptr, filters, n_filters, DEPTH: tl.constexpr, DEPTH_TIL
 
 
 @jit
-def _slopes(
-    given_ptr,
+def _scattered(
+    grad_maxima_ptr,
     chosen_ptr,
     group,
     filters,
@@ -197,15 +197,15 @@ def _slopes(
     WINDOWS: tl.constexpr,
     FILTERS: tl.constexpr,
 ):
-    """Put gradients at the windows that won, `(WORDS * WINDOWS, FILTERS)`."""
+    """Scatter gradients to the windows that had the maximum, `(WORDS * WINDOWS, FILTERS)`."""
     word = (group * WORDS + tl.arange(0, WORDS)).to(tl.int64)
     place = word[:, None] * n_filters + filters[None, :]
     inside = (word < n)[:, None] & (filters < n_filters)[None, :]
-    given = tl.load(given_ptr + place, mask=inside, other=0.0)
+    grad_maxima = tl.load(grad_maxima_ptr + place, mask=inside, other=0.0)
     chosen = tl.load(chosen_ptr + place, mask=inside, other=0).to(tl.int32)
     window = first + tl.arange(0, WINDOWS)
-    slopes = tl.where(chosen[:, None, :] == window[None, :, None], given[:, None, :], 0.0)
-    return tl.reshape(slopes, (WORDS * WINDOWS, FILTERS)).to(given_ptr.dtype.element_ty)
+    scattered = tl.where(chosen[:, None, :] == window[None, :, None], grad_maxima[:, None, :], 0.0)
+    return tl.reshape(scattered, (WORDS * WINDOWS, FILTERS)).to(grad_maxima_ptr.dtype.element_ty)
 
 
 @jit
@@ -227,6 +227,7 @@ def _find_maxima(
     WINDOWS: tl.constexpr,
     FILTERS: tl.constexpr,
 ):
+    # A program: some filters, whose weights are loaded once, over all windows of a few words.
     group = tl.program_id(0)
     filters = tl.program_id(1) * FILTERS + tl.arange(0, FILTERS)
     word = group * WORDS + tl.arange(0, WORDS)
@@ -240,6 +241,7 @@ def _find_maxima(
             group, first, n, longest, CHAR_DIM, DEPTH, DEPTH_TILE, WORDS, WINDOWS
         )
         x = tl.load(characters_ptr + places, mask=inside, other=0.0).to(weights.dtype)
+        # (WORDS * WINDOWS, DEPTH_TILE) x (DEPTH_TILE, FILTERS)
         responses = tl.dot(x, tl.trans(weights), input_precision="ieee")
         responses = tl.reshape(responses, (WORDS, WINDOWS, FILTERS))
         window = first + tl.arange(0, WINDOWS)
@@ -248,9 +250,11 @@ def _find_maxima(
         fits = counts_here & (window[None, :, None] + widths[None, None, :] <= longest)
         responses = tl.where(fits, responses, float("-inf"))
         highest, at = tl.max(responses, axis=1, return_indices=True)
+        # Strictly greater: the first of several equal windows wins, as in the plain code.
         wins = highest > best
         best = tl.where(wins, highest, best)
         chosen = tl.where(wins, first + at, chosen)
+    # The bias is the same for all windows, so that it need not be compared.
     best += tl.load(bias_ptr + filters, mask=filters < n_filters, other=0.0)[None, :]
     place = word.to(tl.int64)[:, None] * n_filters + filters[None, :]
     there = (word < n)[:, None] & (filters < n_filters)[None, :]
@@ -260,7 +264,7 @@ def _find_maxima(
 
 @jit
 def _find_filter_gradients(
-    given_ptr,
+    grad_maxima_ptr,
     chosen_ptr,
     characters_ptr,
     n_windows_ptr,
@@ -278,6 +282,8 @@ def _find_filter_gradients(
     FILTERS: tl.constexpr,
 ):
     filters = tl.program_id(0) * FILTERS + tl.arange(0, FILTERS)
+    # A program: some filters, and a part of all words, whose sum is a row of `parts`: adding to one
+    # sum from many programs would be slower and in another order each time.
     start = tl.program_id(1) * groups_per_part
     total = tl.zeros((DEPTH_TILE, FILTERS), tl.float32)
     for group in range(start, tl.minimum(start + groups_per_part, n_groups)):
@@ -287,11 +293,21 @@ def _find_filter_gradients(
             places, inside = _places(
                 group, first, n, longest, CHAR_DIM, DEPTH, DEPTH_TILE, WORDS, WINDOWS
             )
-            slopes = _slopes(
-                given_ptr, chosen_ptr, group, filters, first, n, n_filters, WORDS, WINDOWS, FILTERS
+            scattered = _scattered(
+                grad_maxima_ptr,
+                chosen_ptr,
+                group,
+                filters,
+                first,
+                n,
+                n_filters,
+                WORDS,
+                WINDOWS,
+                FILTERS,
             )
-            x = tl.load(characters_ptr + places, mask=inside, other=0.0).to(slopes.dtype)
-            total = tl.dot(tl.trans(x), slopes, total, input_precision="ieee")
+            x = tl.load(characters_ptr + places, mask=inside, other=0.0).to(scattered.dtype)
+            # (DEPTH_TILE, WORDS * WINDOWS) x (WORDS * WINDOWS, FILTERS)
+            total = tl.dot(tl.trans(x), scattered, total, input_precision="ieee")
     number = tl.arange(0, DEPTH_TILE)
     place = (tl.program_id(1) * n_filters + filters)[None, :] * DEPTH + number[:, None]
     there = (number < DEPTH)[:, None] & (filters < n_filters)[None, :]
@@ -300,11 +316,11 @@ def _find_filter_gradients(
 
 @jit
 def _find_character_gradients(
-    given_ptr,
+    grad_maxima_ptr,
     chosen_ptr,
     filters_ptr,
     n_windows_ptr,
-    of_characters_ptr,
+    grad_characters_ptr,
     n,
     longest,
     n_filters,
@@ -315,6 +331,7 @@ def _find_character_gradients(
     WINDOWS: tl.constexpr,
     FILTERS: tl.constexpr,
 ):
+    # A program: all filters and windows of a few words, one tile of windows after another.
     group = tl.program_id(0)
     word = group * WORDS + tl.arange(0, WORDS)
     most = tl.max(tl.load(n_windows_ptr + word, mask=word < n, other=0), axis=0)
@@ -322,13 +339,22 @@ def _find_character_gradients(
         total = tl.zeros((WORDS * WINDOWS, DEPTH_TILE), tl.float32)
         for block in range(0, n_filters, FILTERS):
             filters = block + tl.arange(0, FILTERS)
-            slopes = _slopes(
-                given_ptr, chosen_ptr, group, filters, first, n, n_filters, WORDS, WINDOWS, FILTERS
+            scattered = _scattered(
+                grad_maxima_ptr,
+                chosen_ptr,
+                group,
+                filters,
+                first,
+                n,
+                n_filters,
+                WORDS,
+                WINDOWS,
+                FILTERS,
             )
             weights = _filter_tile(filters_ptr, filters, n_filters, DEPTH, DEPTH_TILE)
-            total = tl.dot(slopes, weights, total, input_precision="ieee")
+            total = tl.dot(scattered, weights, total, input_precision="ieee")
         places, inside = _places(
             group, first, n, longest, CHAR_DIM, DEPTH, DEPTH_TILE, WORDS, WINDOWS
         )
-        # Only windows of the same word overlap.
-        tl.atomic_add(of_characters_ptr + places, total, mask=inside, sem="relaxed")
+        # Windows of the same word overlap, also those of one tile: hence atomic.
+        tl.atomic_add(grad_characters_ptr + places, total, mask=inside, sem="relaxed")

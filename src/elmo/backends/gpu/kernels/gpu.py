@@ -29,17 +29,17 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def jit(function: Function, **options: Any) -> Any:
-    """Make a kernel of a function; without Triton it stays a function that nobody calls."""
+    """Compile a function as a kernel; without Triton it stays a function that nobody calls."""
     return function if triton is None else triton.jit(function, **options)
 
 
 def triton_ready(device: torch.device) -> bool:
-    """Tell whether kernels can run on a device."""
+    """Return whether kernels can run on a device."""
     return reason_against_triton(device) is None
 
 
 def reason_against_triton(device: torch.device) -> str | None:
-    """Say why kernels cannot run on a device, in words for users; None if they can."""
+    """Return why kernels cannot run on a device, in words for users; None if they can."""
     if device.type != "cuda":
         return f"the device {device} is no NVIDIA GPU"
     if triton is None:
@@ -59,15 +59,15 @@ def _reason_against_gpu(index: int) -> str | None:
 
 
 def is_interpreted() -> bool:
-    """Tell whether kernels run in Triton's interpreter, on CPU tensors."""
+    """Return whether kernels run in Triton's interpreter, on CPU tensors."""
     return triton is not None and os.environ.get("TRITON_INTERPRET") == "1"
 
 
 def blocks(number: int, size: int) -> int:
-    """Give how many blocks of a size cover a number of things."""
+    """Return how many blocks of a size cover a number of items."""
     return -(-number // size)
 
 
 def next_power_of_2(number: int) -> int:
-    """Give the smallest power of 2 that is not below a number."""
+    """Return the smallest power of 2 that is not below a number."""
     return 1 << max(0, number - 1).bit_length()

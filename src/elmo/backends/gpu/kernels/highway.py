@@ -1,4 +1,7 @@
-"""What is pointwise in a highway, in one pass there and one back; `layers.Highway` is plain."""
+"""The elementwise part of a highway layer, one kernel for each of forward and backward pass.
+
+`elmo.model.layers.Highway` is the plain reference.
+"""
 
 from __future__ import annotations
 
@@ -14,11 +17,11 @@ _BLOCK = 1024
 
 
 def mix_highway(inputs: Tensor, products: Tensor) -> Tensor:
-    """Mix inputs and what was made of them: g * relu(t) + (1 - g) * x.
+    """Mix inputs and their transforms: g * relu(t) + (1 - g) * x.
 
     Args:
         inputs: x, shape `(n, dim)`.
-        products: t and, behind it, the gate before its sigmoid, `(n, 2 * dim)`.
+        products: t, followed by the gate before its sigmoid, `(n, 2 * dim)`.
 
     Returns:
         Shape `(n, dim)`, in the type of the products.
@@ -42,18 +45,18 @@ class _Mix(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor]:
         inputs, products = ctx.saved_tensors
         n, dim = inputs.shape
-        of_inputs, of_products = torch.empty_like(inputs), torch.empty_like(products)
+        grad_inputs, grad_products = torch.empty_like(inputs), torch.empty_like(products)
         if n:
-            _unmix[(n, blocks(dim, _BLOCK))](
+            _mix_backward[(n, blocks(dim, _BLOCK))](
                 gradients[0].contiguous(),
                 inputs,
                 products,
-                of_inputs,
-                of_products,
+                grad_inputs,
+                grad_products,
                 dim,
                 BLOCK=_BLOCK,
             )
-        return of_inputs, of_products
+        return grad_inputs, grad_products
 
 
 # --- kernels: a program for each row and each block of its columns --------------------------------
@@ -67,6 +70,7 @@ def _mix(inputs_ptr, products_ptr, mixed_ptr, dim, BLOCK: tl.constexpr):
     products_ptr += row * 2 * dim + column
     x = tl.load(inputs_ptr + row * dim + column, mask=inside).to(tl.float32)
     transformed = tl.load(products_ptr, mask=inside, other=0.0).to(tl.float32)
+    # Transforms are the first half of a row of products, gates the second.
     gate = tl.sigmoid(tl.load(products_ptr + dim, mask=inside).to(tl.float32))
     mixed = gate * tl.maximum(transformed, 0.0) + (1 - gate) * x
     mixed_ptr += row * dim + column
@@ -74,23 +78,24 @@ def _mix(inputs_ptr, products_ptr, mixed_ptr, dim, BLOCK: tl.constexpr):
 
 
 @jit
-def _unmix(
-    given_ptr, inputs_ptr, products_ptr, of_inputs_ptr, of_products_ptr, dim, BLOCK: tl.constexpr
+def _mix_backward(
+    grad_ptr, inputs_ptr, products_ptr, grad_inputs_ptr, grad_products_ptr, dim, BLOCK: tl.constexpr
 ):
     row = tl.program_id(0).to(tl.int64)
     column = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     inside = column < dim
     place = row * dim + column
     products_ptr += row * 2 * dim + column
-    of_products_ptr += row * 2 * dim + column
-    given = tl.load(given_ptr + place, mask=inside).to(tl.float32)
+    grad_products_ptr += row * 2 * dim + column
+    # The gate is computed again: cheaper than to store it in the forward pass and load it here.
+    grad = tl.load(grad_ptr + place, mask=inside).to(tl.float32)
     x = tl.load(inputs_ptr + place, mask=inside).to(tl.float32)
     transformed = tl.load(products_ptr, mask=inside, other=0.0).to(tl.float32)
     gate = tl.sigmoid(tl.load(products_ptr + dim, mask=inside).to(tl.float32))
-    of_transformed = tl.where(transformed > 0, given * gate, 0.0)
-    of_gate = given * (tl.maximum(transformed, 0.0) - x) * gate * (1 - gate)
-    kind = of_products_ptr.dtype.element_ty
-    tl.store(of_products_ptr, of_transformed.to(kind), mask=inside)
-    tl.store(of_products_ptr + dim, of_gate.to(kind), mask=inside)
-    of_x = (given * (1 - gate)).to(of_inputs_ptr.dtype.element_ty)
-    tl.store(of_inputs_ptr + place, of_x, mask=inside)
+    grad_transformed = tl.where(transformed > 0, grad * gate, 0.0)
+    grad_gate = grad * (tl.maximum(transformed, 0.0) - x) * gate * (1 - gate)
+    kind = grad_products_ptr.dtype.element_ty
+    tl.store(grad_products_ptr, grad_transformed.to(kind), mask=inside)
+    tl.store(grad_products_ptr + dim, grad_gate.to(kind), mask=inside)
+    grad_x = (grad * (1 - gate)).to(grad_inputs_ptr.dtype.element_ty)
+    tl.store(grad_inputs_ptr + place, grad_x, mask=inside)

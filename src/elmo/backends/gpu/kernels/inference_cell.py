@@ -1,14 +1,14 @@
-"""The pointwise parts of an LSTM step for inference, both directions at once.
+"""The elementwise parts of an LSTM step for inference, both directions at once.
 
-Products are left to cuBLAS; what lies between them is done here, in one pass over memory each:
+cuBLAS multiplies; what lies between two products is one pass over memory here:
 
     gates  = input product of the word + product of the hidden state
     c      = clip(sigmoid(f) * c + sigmoid(i) * tanh(g))
     cells  = sigmoid(o) * tanh(c)           then: projected = W_p cells, a product
     hidden = clip(projected)                and, with the residual, to its place in the output
 
-Rows of a step are a prefix of those of the step before (`batching.Packing`), or all rows stay and
-those whose sentence has ended are left as they are. Both functions run as a Triton kernel or as
+Rows of a step are a prefix of those of the step before (`elmo.model.bilm.Packing`), or all rows
+stay and those whose sentence has ended are masked. Both functions run as a Triton kernel or as
 plain PyTorch, the reference; sums are in float32 in either case.
 """
 
@@ -34,9 +34,9 @@ def lstm_cell(
     cells: Tensor,
     clip: float | None,
     compiled: bool,
-    going: Tensor | None = None,
+    active: Tensor | None = None,
 ) -> None:
-    """Take one step: from products to memory and cells.
+    """Compute one step: from products to memory and cells.
 
     Args:
         products: Input products with their bias, `(2, m, 4 * dim)` in the order i, f, g, o.
@@ -48,13 +48,13 @@ def lstm_cell(
         cells: Receives sigmoid(o) * tanh(c), `(2, rows, dim)`.
         clip: Bound of the memory.
         compiled: Whether to run the Triton kernel.
-        going: 1 for rows whose sentence goes on, 0 for those that stay as they are, int32
-            `(rows,)`; None: all go on.
+        active: 1 for rows that have a word at this step, 0 for those whose state stays as it is,
+            int32 `(rows,)`; None if all have.
     """
     _, rows, dim = memory.shape
     if not compiled:
         inputs = _rows_of(products, index, first, rows)
-        _plain_cell(inputs, recurrent, memory, cells, clip, going)
+        _plain_cell(inputs, recurrent, memory, cells, clip, active)
         return
     block = min(_MOST_COLUMNS, next_power_of_2(dim))
     _cell_kernel[(rows, blocks(dim, block), 2)](
@@ -63,7 +63,7 @@ def lstm_cell(
         recurrent,
         memory,
         cells,
-        recurrent if going is None else going,
+        recurrent if active is None else active,
         first,
         dim,
         products.stride(0),
@@ -74,7 +74,7 @@ def lstm_cell(
         0.0 if clip is None else clip,
         INDEXED=index is not None,
         CLIPS=clip is not None,
-        ENDS=going is not None,
+        ENDS=active is not None,
         BLOCK=block,
     )
 
@@ -99,9 +99,9 @@ def store_step(
     hidden: Tensor,
     clip: float | None,
     compiled: bool,
-    going: Tensor | None = None,
+    active: Tensor | None = None,
 ) -> None:
-    """Clip what was projected, and write it wherever it is read next.
+    """Clip projected cells, and write them wherever they are read next.
 
     Args:
         projected: Projected cells, `(2, rows, width)`.
@@ -110,12 +110,12 @@ def store_step(
         hidden: Receives the clipped values, for the next step, `(2, rows, width)`.
         clip: Bound of the projection.
         compiled: Whether to run the Triton kernel.
-        going: See `lstm_cell`.
+        active: See `lstm_cell`.
     """
     _, rows, width = hidden.shape
     places, below, output, reading = target
     if not compiled:
-        chosen = slice(None) if going is None else going.nonzero()[:, 0]
+        chosen = slice(None) if active is None else active.nonzero()[:, 0]
         step = places[:, first : first + rows][:, chosen]
         _plain_store(projected[:, chosen], step, hidden, chosen, below, output, clip)
         if reading is not None:
@@ -131,7 +131,7 @@ def store_step(
         output if below is None else below,
         output,
         hidden if reading is None else reading,
-        projected if going is None else going,
+        projected if active is None else active,
         first,
         width,
         projected.stride(0),
@@ -142,7 +142,7 @@ def store_step(
         ADDS=below is not None,
         READ_AGAIN=reading is not None,
         CLIPS=clip is not None,
-        ENDS=going is not None,
+        ENDS=active is not None,
         BLOCK=block,
     )
 
@@ -151,7 +151,7 @@ def store_step(
 
 
 def _rows_of(products: Tensor, index: Tensor | None, first: int, rows: int) -> Tensor:
-    """Give the input products of one step, `(2, rows, 4 * dim)`."""
+    """Return the input products of one step, `(2, rows, 4 * dim)`."""
     if index is None:
         return products[:, first : first + rows]
     pairs = zip(products, index[:, first : first + rows], strict=True)
@@ -164,13 +164,14 @@ def _plain_cell(
     memory: Tensor,
     cells: Tensor,
     clip: float | None,
-    going: Tensor | None,
+    active: Tensor | None,
 ) -> None:
+    """Compute `lstm_cell` from the input products of the step, `(2, rows, 4 * dim)`."""
     i, f, g, o = (inputs.float() + recurrent.float()).chunk(4, dim=2)
     new = (memory * f.sigmoid_()).addcmul_(i.sigmoid_(), g.tanh_())
     if clip is not None:
         new.clamp_(-clip, clip)
-    memory.copy_(new if going is None else torch.where(going[:, None] != 0, new, memory))
+    memory.copy_(new if active is None else torch.where(active[:, None] != 0, new, memory))
     cells.copy_(memory.tanh().mul_(o.sigmoid_()))
 
 
@@ -183,6 +184,7 @@ def _plain_store(
     output: Tensor,
     clip: float | None,
 ) -> None:
+    """Write projected cells of some rows to `hidden` and to their places (`step`) in `output`."""
     values = projected.float()
     if clip is not None:
         values = values.clamp(-clip, clip)
@@ -192,7 +194,7 @@ def _plain_store(
 
 
 def _columns(width: int) -> tuple[slice, slice]:
-    """Give the columns of an output that belong to each direction."""
+    """Return the columns of an output that belong to each direction."""
     return slice(0, width), slice(width, 2 * width)
 
 
@@ -201,7 +203,10 @@ def _columns(width: int) -> tuple[slice, slice]:
 
 @jit
 def update_cells(i, f, g, o, memory, cells, inside, clip, CLIPS: tl.constexpr) -> None:
-    """Update the memory of some cells, and store what they give; both are addresses."""
+    """Update the memory of some cells, and store sigmoid(o) tanh(c).
+
+    `memory` and `cells` are addresses; i, f, g, o are float32 sums of products, all `(BLOCK,)`.
+    """
     c = tl.sigmoid(f) * tl.load(memory, mask=inside) + tl.sigmoid(i) * (
         2 * tl.sigmoid(2 * g) - 1  # tanh, which Triton has for some devices only
     )
@@ -225,9 +230,10 @@ def store_values(
     READ_AGAIN: tl.constexpr,
     CLIPS: tl.constexpr,
 ) -> None:
-    """Clip projected values, and store them at three addresses; see `store_step`."""
+    """Clip projected values `(BLOCK,)`, and store them at three addresses; see `store_step`."""
     if CLIPS:
         value = tl.minimum(tl.maximum(value, -clip), clip)
+    # What recurs is the output before the residual; all others read it with the residual added.
     tl.store(hidden, value.to(hidden.dtype.element_ty), mask=inside)
     if ADDS:
         value += tl.load(below, mask=inside)
@@ -243,7 +249,7 @@ def _cell_kernel(
     recurrent,
     memory,
     cells,
-    going,
+    active,
     first,
     dim,
     products_stride,
@@ -263,12 +269,14 @@ def _cell_kernel(
     columns = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     inside = columns < dim
     if ENDS:
-        inside = inside & (tl.load(going + row) != 0)
+        inside = inside & (tl.load(active + row) != 0)
+    # Products of distinct words are read by the number of the word at this place.
     place = first + row
     if INDEXED:
         place = tl.load(index + direction * index_stride + place)
     given = products + direction * products_stride + place * (4 * dim) + columns
     own = recurrent + direction * recurrent_stride + row * (4 * dim) + columns
+    # Gates lie `dim` apart in a row of products.
     i = tl.load(given, mask=inside).to(tl.float32) + tl.load(own, mask=inside).to(tl.float32)
     given += dim
     own += dim
@@ -292,7 +300,7 @@ def _store_kernel(
     below,
     output,
     reading,
-    going,
+    active,
     first,
     width,
     projected_stride,
@@ -311,10 +319,12 @@ def _store_kernel(
     columns = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     inside = columns < width
     if ENDS:
-        inside = inside & (tl.load(going + row) != 0)
+        inside = inside & (tl.load(active + row) != 0)
     source = projected + direction * projected_stride + row * width + columns
     value = tl.load(source, mask=inside).to(tl.float32)
     target = hidden + direction * hidden_stride + row * width + columns
+    # To three places: the state of the next step, the output of this word in the order of the words
+    # (its direction's half of the columns), and the input of the layer above in reading order.
     place = first + row
     final = tl.load(places + direction * places_stride + place) * (2 * width)
     final += direction * width + columns

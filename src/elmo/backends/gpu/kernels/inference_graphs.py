@@ -26,10 +26,10 @@ logger = logging.getLogger(__name__)
 
 
 class GraphCache:
-    """Runs functions of tensors on a GPU, as recorded graphs once they come again.
+    """Runs functions of tensors on a GPU, as recorded graphs from the second call on.
 
     Args:
-        capacity: Graphs that are kept; those not asked for longest go first.
+        capacity: Graphs that are kept; the least recently used go first.
     """
 
     def __init__(self, capacity: int = 128) -> None:
@@ -46,24 +46,25 @@ class GraphCache:
         return len(self._recordings)
 
     def run(self, key: Hashable, function: Function, inputs: Tensors) -> Tensors:
-        """Call a function, or replay what it did.
+        """Call a function, or replay its recording.
 
-        The first call with a key is plain: most shapes of inputs never come again.
+        The first call with a key is plain: most shapes of inputs never recur.
 
         Args:
             key: What the function depends on besides the values of its inputs, shapes included.
-            function: Gives tensors; it must not wait for the GPU nor copy from the host.
+            function: Returns tensors; it must not wait for the GPU nor copy from the host.
             inputs: Tensors on the GPU, of the same shapes for the same key.
         """
         with self._lock:
-            if not self.works or not self._came_before(key):
+            if not self.works or not self._seen_before(key):
                 return function(*inputs)
             if key not in self._recordings and not self._record(key, function, inputs):
                 return function(*inputs)
             self._recordings.move_to_end(key)
             return self._recordings[key].replay(inputs)
 
-    def _came_before(self, key: Hashable) -> bool:
+    def _seen_before(self, key: Hashable) -> bool:
+        """Return whether a key has been seen, and note it."""
         known = key in self._seen
         self._seen[key] = None
         self._seen.move_to_end(key)
@@ -72,7 +73,7 @@ class GraphCache:
         return known
 
     def _record(self, key: Hashable, function: Function, inputs: Tensors) -> bool:
-        """Record a function; tells whether that worked."""
+        """Record a function; return whether that worked."""
         try:
             if self._pool is None:
                 self._pool = torch.cuda.graph_pool_handle()
@@ -95,7 +96,7 @@ class _Recording:
 
     Args:
         function: What is recorded.
-        inputs: Inputs of it.
+        inputs: Its inputs.
         pool: The pool of memory.
         stream: Where to record; one for all, since cuBLAS takes memory for each that it meets.
     """
@@ -105,14 +106,14 @@ class _Recording:
     ) -> None:
         self._inputs = [tensor.clone() for tensor in inputs]
         with torch.cuda.device(self._inputs[0].device):
-            # Once outside: kernels are compiled and libraries set up, which cannot be recorded.
+            # Called once outside: compiling kernels and setting up libraries cannot be recorded.
             current = torch.cuda.current_stream()
             stream.wait_stream(current)
             with torch.cuda.stream(stream):
                 function(*self._inputs)
             current.wait_stream(stream)
             self._graph = torch.cuda.CUDAGraph()
-            # Other threads may go on with what would not be allowed here, such as taking memory.
+            # Other threads may go on with what is not allowed here, such as allocating memory.
             with torch.cuda.graph(self._graph, pool, stream, capture_error_mode="thread_local"):
                 self._outputs = function(*self._inputs)
 

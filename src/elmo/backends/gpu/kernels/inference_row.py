@@ -1,9 +1,9 @@
-"""An LSTM step of a single row for inference, both directions at once: products and all.
+"""An LSTM step of a single row for inference, both directions at once, products included.
 
-The product of one row does nothing but read the weight, 34 MB for the gates of the original size.
-cuBLAS, whose kernels are made for matrices, reads them at two fifths of the speed of an H200's
-memory. Here each program reads some whole rows of the weight, one after another in memory, and goes
-on with what follows the product: a step is two kernels instead of four.
+The product of one row is bound by reading the weight, 34 MB for the gates of the original size.
+cuBLAS, whose kernels are made for matrices, reads it at two fifths of the speed of an H200's
+memory. Here each program reads some whole rows of the weight, which are contiguous, and computes
+what follows the product: a step is two kernels instead of four.
 
 Both functions run as a Triton kernel or as the plain product and the plain code of
 `inference_cell.py`, the reference; sums are in float32.
@@ -44,7 +44,7 @@ def cell_of_one_row(
     clip: float | None,
     compiled: bool,
 ) -> None:
-    """Take one step of one row: from the hidden state to memory and cells.
+    """Compute one step of one row: from the hidden state to memory and cells.
 
     Args:
         products: Input products with their bias, `(2, m, 4 * dim)` in the order i, f, g, o.
@@ -100,7 +100,7 @@ def project_one_row(
     """Project the cells of one row, clip them, and write them wherever they are read next.
 
     Args:
-        cells: What `cell_of_one_row` gave, `(2, 1, dim)`.
+        cells: Cells as `cell_of_one_row` wrote them, `(2, 1, dim)`.
         weight: Cells -> hidden state, `(2, width, dim)`, contiguous.
         target: Where outputs go.
         place: The place of the row.
@@ -142,7 +142,8 @@ def project_one_row(
 
 @jit
 def _multiplied(inputs, weight, rows, inside, width, BLOCK: tl.constexpr, PART: tl.constexpr):
-    """Multiply `width` inputs with some rows of a weight: `(BLOCK,)`."""
+    """Multiply `width` inputs with some rows of a weight; returns float32 `(BLOCK,)`."""
+    # Partial sums side by side, added up at the end: no thread waits for another in the loop.
     sums = tl.zeros((BLOCK, PART), tl.float32)
     for start in range(0, width, PART):
         k = start + tl.arange(0, PART)
@@ -179,6 +180,8 @@ def _cell_kernel(
     columns = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     inside = columns < dim
     inputs = hidden + direction * hidden_stride
+    # Rows of the weight: gates one after another, `dim` rows each, and directions likewise. Every
+    # program has all four gates of its cells, so that it can update them.
     rows = direction * (4 * dim) + columns
     i = _multiplied(inputs, weight, rows, inside, width, BLOCK, PART)
     f = _multiplied(inputs, weight, rows + dim, inside, width, BLOCK, PART)
@@ -224,6 +227,7 @@ def _projection_kernel(
     columns = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     inside = columns < width
     inputs = cells + direction * cells_stride
+    # A program has BLOCK outputs; where they are stored is explained in `inference_cell`.
     value = _multiplied(inputs, weight, direction * width + columns, inside, dim, BLOCK, PART)
     target = hidden + direction * hidden_stride + columns
     final = tl.load(places + direction * places_stride + place) * (2 * width)

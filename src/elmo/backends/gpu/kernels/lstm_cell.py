@@ -1,15 +1,15 @@
-"""The pointwise parts of an LSTM step over streams, both directions at once, there and back.
+"""The elementwise parts of an LSTM step over streams, both directions, forward and backward pass.
 
-Products are left to cuBLAS; what lies between them is done here in one pass over memory each:
+cuBLAS multiplies; what lies between two products is one pass over memory here:
 
     gates  = products + bias            products of the step's input and of the hidden state before
     c      = clip(sigmoid(f) * c_before + sigmoid(i) * tanh(g))
     cells  = sigmoid(o) * tanh(c)       then: raw = W_p cells, a product
     hidden = clip(raw), and 0 for rows that restart before the next word
 
-Tensors are slices at one time step of tensors `(2, time, rows, width)`: the distance between the
-directions is any, rows lie one behind the other unless it is said otherwise. Sums run in float32,
-memory is float32 throughout. `training.recurrence` has the plain code for all of this.
+Tensors are slices at one time step of tensors `(2, time, rows, width)`: the two directions may be
+any distance apart; rows are contiguous where nothing else is stated. Sums run in float32, memory is
+float32 throughout. `elmo.training.recurrence` is the plain reference.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def cell_forward(
     cells: Tensor,
     clip: float | None,
 ) -> None:
-    """Take one step: from products to memory and cells.
+    """Compute one step: from products to memory and cells.
 
     Args:
         gates: Products, `(2, rows, 4 * dim)` in the order i, f, g, o; they become the gates after
@@ -73,20 +73,20 @@ def cell_backward(
     keep: Tensor | None,
     before: Tensor,
     after: Tensor,
-    of_cells: Tensor,
-    of_memory: Tensor,
+    grad_cells: Tensor,
+    grad_memory: Tensor,
     clip: float | None,
 ) -> None:
-    """Go back through one step: from gradients of cells and memory to those of the products.
+    """Compute the backward pass of one step: gradients of cells and memory -> of the products.
 
     Args:
         gates: The gates after their activations, `(2, rows, 4 * dim)`; they become the gradients of
             the products.
         keep: See `cell_forward`.
-        before: Memory before the step as it was given there, float32 `(2, rows, dim)`.
+        before: Memory before the step as it was passed there, float32 `(2, rows, dim)`.
         after: Memory after it, float32 `(2, rows, dim)`.
-        of_cells: Gradient of the cells, `(2, rows, dim)`.
-        of_memory: Gradient of the memory after the step that comes from later steps, float32
+        grad_cells: Gradient of the cells, `(2, rows, dim)`.
+        grad_memory: Gradient of the memory after the step that comes from later steps, float32
             `(2, rows, dim)`; it becomes that of the memory before.
         clip: Bound of the memory.
     """
@@ -99,15 +99,15 @@ def cell_backward(
         before if keep is None else keep,
         before,
         after,
-        of_cells,
-        of_memory,
+        grad_cells,
+        grad_memory,
         rows,
         dim,
         gates.stride(0),
         before.stride(0),
         after.stride(0),
-        of_cells.stride(0),
-        of_memory.stride(0),
+        grad_cells.stride(0),
+        grad_memory.stride(0),
         0.0 if clip is None else clip,
         CLIPS=clip is not None,
         KEEPS=keep is not None,
@@ -119,7 +119,7 @@ def cell_backward(
 def hidden_forward(
     raw: Tensor, keep_next: Tensor | None, hidden: Tensor, start: Tensor | None, clip: float | None
 ) -> None:
-    """Clip what was projected, and forget it for the next step where a row restarts.
+    """Clip projected cells, and zero them for the next step where a row restarts.
 
     Args:
         raw: Projected cells, `(2, rows, width)`.
@@ -153,42 +153,42 @@ def hidden_forward(
 
 
 def hidden_backward(
-    given: Tensor,
-    carried: Tensor | None,
+    grad_hidden: Tensor,
+    grad_start: Tensor | None,
     keep_next: Tensor | None,
     hidden: Tensor,
-    of_raw: Tensor,
+    grad_raw: Tensor,
     clip: float | None,
 ) -> None:
-    """Go back through `hidden_forward`.
+    """Compute the backward pass of `hidden_forward`.
 
     Args:
-        given: Gradient of the step's output from above, `(2, rows, width)`.
-        carried: Gradient of what the next step started from, `(2, rows, width)`, its rows at any
+        grad_hidden: Gradient of the step's output from above, `(2, rows, width)`.
+        grad_start: Gradient of what the next step started from, `(2, rows, width)`, its rows at any
             distance; None after the last step.
         keep_next: See `hidden_forward`.
         hidden: The step's output, `(2, rows, width)`.
-        of_raw: Receives the gradient of the projected cells, `(2, rows, width)`.
+        grad_raw: Receives the gradient of the projected cells, `(2, rows, width)`.
         clip: Bound of the output.
     """
-    sides, rows, width = given.shape
+    sides, rows, width = grad_hidden.shape
     if not rows:
         return
     block = min(_MOST_CELLS, next_power_of_2(width))
     _hidden_backward[(sides * rows, blocks(width, block))](
-        given,
-        given if carried is None else carried,
-        given if keep_next is None else keep_next,
+        grad_hidden,
+        grad_hidden if grad_start is None else grad_start,
+        grad_hidden if keep_next is None else keep_next,
         hidden,
-        of_raw,
+        grad_raw,
         rows,
         width,
-        given.stride(0),
-        *((0, 0) if carried is None else carried.stride()[:2]),
+        grad_hidden.stride(0),
+        *((0, 0) if grad_start is None else grad_start.stride()[:2]),
         hidden.stride(0),
-        of_raw.stride(0),
+        grad_raw.stride(0),
         0.0 if clip is None else clip,
-        CARRIES=carried is not None,
+        CARRIES=grad_start is not None,
         CLIPS=clip is not None,
         KEEPS=keep_next is not None,
         BLOCK=block,
@@ -197,7 +197,7 @@ def hidden_backward(
 
 
 def _n_warps(block: int) -> int:
-    """Give the warps of a program: eight values for each thread."""
+    """Return the warps of a program: eight values for each thread."""
     return max(1, block // 256)
 
 
@@ -228,6 +228,7 @@ def _cell_forward(
     KEEPS: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
+    # Every value below is a vector of BLOCK neighboring cells of one row of one direction.
     side = (tl.program_id(0) // rows).to(tl.int64)
     row = (tl.program_id(0) % rows).to(tl.int64)
     cell = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
@@ -240,7 +241,7 @@ def _cell_forward(
     g = tl.load(gates + 2 * dim, mask=inside).to(tl.float32) + tl.load(bias + 2 * dim, mask=inside)
     o = tl.load(gates + 3 * dim, mask=inside).to(tl.float32) + tl.load(bias + 3 * dim, mask=inside)
     memory = tl.load(before_ptr + side * before_side + place, mask=inside)
-    if KEEPS:
+    if KEEPS:  # rows that restart
         memory *= tl.load(keep_ptr + row)
     i, f, g, o = tl.sigmoid(i), tl.sigmoid(f), _tanh(g), tl.sigmoid(o)
     memory = f * memory + i * g
@@ -250,6 +251,7 @@ def _cell_forward(
     tl.store(after_ptr + side * after_side + place, memory, mask=inside)
     cells_ptr += side * cells_side + place
     tl.store(cells_ptr, cells.to(cells_ptr.dtype.element_ty), mask=inside)
+    # In place of the products: the backward pass needs the gates, and nobody the products.
     kind = gates_ptr.dtype.element_ty
     tl.store(gates, i.to(kind), mask=inside)
     tl.store(gates + dim, f.to(kind), mask=inside)
@@ -263,15 +265,15 @@ def _cell_backward(
     keep_ptr,
     before_ptr,
     after_ptr,
-    of_cells_ptr,
-    of_memory_ptr,
+    grad_cells_ptr,
+    grad_memory_ptr,
     rows,
     dim,
     gates_side,
     before_side,
     after_side,
-    of_cells_side,
-    of_memory_side,
+    grad_cells_side,
+    grad_memory_side,
     clip,
     CLIPS: tl.constexpr,
     KEEPS: tl.constexpr,
@@ -289,25 +291,30 @@ def _cell_backward(
     o = tl.load(gates + 3 * dim, mask=inside).to(tl.float32)
     before = tl.load(before_ptr + side * before_side + place, mask=inside)
     after = tl.load(after_ptr + side * after_side + place, mask=inside, other=0.0)
-    of_cells = tl.load(of_cells_ptr + side * of_cells_side + place, mask=inside).to(tl.float32)
-    of_memory_ptr += side * of_memory_side + place
-    of_memory = tl.load(of_memory_ptr, mask=inside)
-    squashed = _tanh(after)
-    of_memory += of_cells * o * (1 - squashed * squashed)
+    grad_cells = tl.load(grad_cells_ptr + side * grad_cells_side + place, mask=inside).to(
+        tl.float32
+    )
+    grad_memory_ptr += side * grad_memory_side + place
+    grad_memory = tl.load(grad_memory_ptr, mask=inside)
+    tanh_memory = _tanh(after)
+    # cells = o tanh(c): its gradient for c, on top of that from later steps.
+    grad_memory += grad_cells * o * (1 - tanh_memory * tanh_memory)
     if CLIPS:
-        # What was beyond the bound lies on it now.
-        of_memory = tl.where(tl.abs(after) < clip, of_memory, 0.0)
-    of_before = of_memory * f
+        # Clipped values lie on the bound; clamping has no gradient there.
+        grad_memory = tl.where(tl.abs(after) < clip, grad_memory, 0.0)
+    # c = f c_before + i g: back to the memory before, and to the products before activations.
+    grad_before = grad_memory * f
     if KEEPS:
         keep = tl.load(keep_ptr + row)
         before *= keep
-        of_before *= keep
-    tl.store(of_memory_ptr, of_before, mask=inside)
+        grad_before *= keep
+    tl.store(grad_memory_ptr, grad_before, mask=inside)
+    # sigmoid' = s (1 - s), tanh' = 1 - t^2, of the gates that were stored.
     kind = gates_ptr.dtype.element_ty
-    tl.store(gates, (of_memory * g * i * (1 - i)).to(kind), mask=inside)
-    tl.store(gates + dim, (of_memory * before * f * (1 - f)).to(kind), mask=inside)
-    tl.store(gates + 2 * dim, (of_memory * i * (1 - g * g)).to(kind), mask=inside)
-    tl.store(gates + 3 * dim, (of_cells * squashed * o * (1 - o)).to(kind), mask=inside)
+    tl.store(gates, (grad_memory * g * i * (1 - i)).to(kind), mask=inside)
+    tl.store(gates + dim, (grad_memory * before * f * (1 - f)).to(kind), mask=inside)
+    tl.store(gates + 2 * dim, (grad_memory * i * (1 - g * g)).to(kind), mask=inside)
+    tl.store(gates + 3 * dim, (grad_cells * tanh_memory * o * (1 - o)).to(kind), mask=inside)
 
 
 @jit
@@ -338,6 +345,7 @@ def _hidden_forward(
         hidden = tl.minimum(tl.maximum(hidden, -clip), clip)
     hidden_ptr += side * hidden_side + place
     tl.store(hidden_ptr, hidden.to(hidden_ptr.dtype.element_ty), mask=inside)
+    # The output is kept as it is; what the next step starts from is zeroed for rows that restart.
     if STARTS:
         if KEEPS:
             hidden *= tl.load(keep_ptr + row)
@@ -347,18 +355,18 @@ def _hidden_forward(
 
 @jit
 def _hidden_backward(
-    given_ptr,
-    carried_ptr,
+    grad_hidden_ptr,
+    grad_start_ptr,
     keep_ptr,
     hidden_ptr,
-    of_raw_ptr,
+    grad_raw_ptr,
     rows,
     width,
-    given_side,
-    carried_side,
-    carried_row,
+    grad_hidden_side,
+    grad_start_side,
+    grad_start_row,
     hidden_side,
-    of_raw_side,
+    grad_raw_side,
     clip,
     CARRIES: tl.constexpr,
     CLIPS: tl.constexpr,
@@ -370,15 +378,18 @@ def _hidden_backward(
     column = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     inside = column < width
     place = row * width + column
-    gradient = tl.load(given_ptr + side * given_side + place, mask=inside).to(tl.float32)
+    gradient = tl.load(grad_hidden_ptr + side * grad_hidden_side + place, mask=inside).to(
+        tl.float32
+    )
+    # The output was read from above and by the next step: their gradients add up.
     if CARRIES:
-        carried_ptr += side * carried_side + row * carried_row + column
-        carried = tl.load(carried_ptr, mask=inside).to(tl.float32)
+        grad_start_ptr += side * grad_start_side + row * grad_start_row + column
+        grad_start = tl.load(grad_start_ptr, mask=inside).to(tl.float32)
         if KEEPS:
-            carried *= tl.load(keep_ptr + row)
-        gradient += carried
+            grad_start *= tl.load(keep_ptr + row)
+        gradient += grad_start
     if CLIPS:
         hidden = tl.load(hidden_ptr + side * hidden_side + place, mask=inside, other=0.0)
         gradient = tl.where(tl.abs(hidden.to(tl.float32)) < clip, gradient, 0.0)
-    of_raw_ptr += side * of_raw_side + place
-    tl.store(of_raw_ptr, gradient.to(of_raw_ptr.dtype.element_ty), mask=inside)
+    grad_raw_ptr += side * grad_raw_side + place
+    tl.store(grad_raw_ptr, gradient.to(grad_raw_ptr.dtype.element_ty), mask=inside)

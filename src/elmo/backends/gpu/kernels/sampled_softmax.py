@@ -1,11 +1,12 @@
 """The loss of a sampled softmax for every row, without its logits in memory.
 
-On the way there each program walks over all candidates with a few rows, keeping the highest logit
-and the sum of exponentials so far. On the way back the logits of a chunk of rows are computed again
-and become slopes, in the type of products, from which cuBLAS makes both gradients. Logits, sums and
-slopes before rounding are float32.
+In the forward pass each program loops over all candidates with a few rows, keeping the highest
+logit and the sum of exponentials so far (an online softmax). In the backward pass the logits of a
+chunk of rows are computed again and turned into their gradients, in the type of products, from
+which cuBLAS computes those of hidden states and weights. Logits, sums and gradients before rounding
+are float32.
 
-`elmo.lm.softmax_losses.sampled_loss` is the plain code and says what is computed.
+`elmo.lm.softmax_losses.sampled_loss` is the plain reference.
 """
 
 from __future__ import annotations
@@ -21,15 +22,15 @@ from elmo.backends.gpu.kernels.gpu import blocks, jit, next_power_of_2, tl
 _ROWS, _CANDIDATES, _WARPS = 128, 128, 8
 """Of one tile of logits: each thread holds 64 of them."""
 _NARROW, _NARROW_CANDIDATES, _NARROW_WARPS = 128, 64, 4
-"""Vectors up to so narrow stay in a program on the way there, whose tile is then smaller."""
+"""Vectors up to this width stay in a program of the forward pass, whose tile is then smaller."""
 _EXACT_CANDIDATES = 32
 """The same in float32, which tensor cores do not multiply."""
 _DEPTH = 64
 """Values of a vector that are multiplied at a time, at most, where it is wider."""
 _OWN_ROWS = 16
-"""Rows of one program that looks at their own targets only."""
-_SLOPE_BYTES = 1 << 30
-"""Size of the slopes in memory at once."""
+"""Rows of one program of the gradients through a row's own target."""
+_GRADIENT_BYTES = 1 << 30
+"""Size of the gradients of logits in memory at once."""
 
 
 def sampled_losses(
@@ -41,15 +42,14 @@ def sampled_losses(
     log_q: Tensor,
     dtype: torch.dtype,
 ) -> Tensor:
-    """Give the loss of each target against itself and the candidates.
+    """Return the loss of each target against itself and the candidates.
 
     Args:
         hidden: Shape `(n, dim)`.
         targets: Whole numbers `(n,)`.
         weight: Shape `(n_words, dim)`.
         bias: Shape `(n_words,)`.
-        candidates: Distinct words, `(k,)`. More may follow whose `log_q` is infinite: they never
-            count.
+        candidates: Distinct words, `(k,)`; those whose `log_q` is infinite never count.
         log_q: Logarithm of the probability that each is among the candidates, `(k,)`.
         dtype: Type of the products.
 
@@ -110,38 +110,40 @@ class _SampledLosses(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         used, targets, weight, candidates, rows, shift, losses, norms = ctx.saved_tensors
-        given = gradients[0].float().contiguous()
-        of_hidden = torch.zeros_like(used)
-        of_rows = torch.zeros(rows.shape, dtype=torch.float32, device=rows.device)
-        of_shift = torch.zeros_like(shift)
-        size = _SLOPE_BYTES // (max(1, len(rows)) * used.element_size() * _ROWS)
+        grad_losses = gradients[0].float().contiguous()
+        grad_hidden = torch.zeros_like(used)
+        grad_rows = torch.zeros(rows.shape, dtype=torch.float32, device=rows.device)
+        grad_shift = torch.zeros_like(shift)
+        # Rows of a chunk: a multiple of a program's rows whose gradients fit the limit.
+        size = _GRADIENT_BYTES // (max(1, len(rows)) * used.element_size() * _ROWS)
         size = max(1, size) * _ROWS
         for start in range(0, len(used), size):
             part = slice(start, start + size)
-            slopes, sums = _slopes(
-                used[part], rows, shift, candidates, targets[part], norms[part], given[part]
+            grad_logits, sums = _logit_gradients(
+                used[part], rows, shift, candidates, targets[part], norms[part], grad_losses[part]
             )
-            torch.mm(slopes, rows, out=of_hidden[part])
-            of_rows += slopes.mT @ used[part]
-            of_shift += sums
-        of_weight = torch.zeros_like(weight)
-        of_bias = torch.zeros(len(weight), dtype=torch.float32, device=weight.device)
-        of_weight.index_add_(0, candidates, of_rows.to(weight.dtype))
-        of_bias.index_add_(0, candidates, of_shift)
-        _add_own(used, targets, weight, losses, given, of_hidden, of_weight, of_bias)
-        return of_hidden.to(ctx.kind), None, of_weight, of_bias, None, None, None
+            torch.mm(grad_logits, rows, out=grad_hidden[part])
+            grad_rows += grad_logits.mT @ used[part]
+            grad_shift += sums
+        # Words that were neither candidates nor targets keep a gradient of zero.
+        grad_weight = torch.zeros_like(weight)
+        grad_bias = torch.zeros(len(weight), dtype=torch.float32, device=weight.device)
+        grad_weight.index_add_(0, candidates, grad_rows.to(weight.dtype))
+        grad_bias.index_add_(0, candidates, grad_shift)
+        _add_own(used, targets, weight, losses, grad_losses, grad_hidden, grad_weight, grad_bias)
+        return grad_hidden.to(ctx.kind), None, grad_weight, grad_bias, None, None, None
 
 
-def _slopes(
+def _logit_gradients(
     hidden: Tensor,
     rows: Tensor,
     shift: Tensor,
     candidates: Tensor,
     targets: Tensor,
     norms: Tensor,
-    given: Tensor,
+    grad_losses: Tensor,
 ) -> tuple[Tensor, Tensor]:
-    """Give d loss / d logits of some rows `(m, k)`, and their sums over the rows, `(k,)`.
+    """Return d loss / d logits of some rows `(m, k)`, and their sums over the rows, `(k,)`.
 
     Args:
         hidden: Shape `(m, dim)`, in the type of products, as `rows`.
@@ -150,23 +152,23 @@ def _slopes(
         candidates: Their numbers, `(k,)`.
         targets: Shape `(m,)`.
         norms: Logarithm of each row's sum of exponentials, float32 `(m,)`.
-        given: Gradient of each row's loss, float32 `(m,)`.
+        grad_losses: Gradient of each row's loss, float32 `(m,)`.
     """
     n, dim = hidden.shape
     n_blocks = blocks(n, _ROWS)
-    slopes = hidden.new_empty(n, len(rows))
+    grad_logits = hidden.new_empty(n, len(rows))
     sums = shift.new_zeros(n_blocks, len(rows))
     if n and len(rows):
         n_candidates = _n_candidates(rows.dtype, _CANDIDATES)
-        _find_slopes[(blocks(len(rows), n_candidates), n_blocks)](
+        _find_logit_gradients[(blocks(len(rows), n_candidates), n_blocks)](
             hidden,
             rows,
             shift,
             candidates,
             targets,
             norms,
-            given,
-            slopes,
+            grad_losses,
+            grad_logits,
             sums,
             n,
             len(rows),
@@ -177,7 +179,7 @@ def _slopes(
             num_warps=_WARPS,
             num_stages=3,
         )
-    return slopes, sums.sum(dim=0)
+    return grad_logits, sums.sum(dim=0)
 
 
 def _add_own(
@@ -185,10 +187,10 @@ def _add_own(
     targets: Tensor,
     weight: Tensor,
     losses: Tensor,
-    given: Tensor,
-    of_hidden: Tensor,
-    of_weight: Tensor,
-    of_bias: Tensor,
+    grad_losses: Tensor,
+    grad_hidden: Tensor,
+    grad_weight: Tensor,
+    grad_bias: Tensor,
 ) -> None:
     """Add the gradients through each row's own target to those through the candidates.
 
@@ -197,10 +199,10 @@ def _add_own(
         targets: Shape `(n,)`.
         weight: Shape `(n_words, dim)`.
         losses: Shape `(n,)`.
-        given: Gradient of each loss, `(n,)`.
-        of_hidden: Added to, `(n, dim)`.
-        of_weight: Added to, `(n_words, dim)`.
-        of_bias: Added to, `(n_words,)`.
+        grad_losses: Gradient of each loss, `(n,)`.
+        grad_hidden: Added to, `(n, dim)`.
+        grad_weight: Added to, `(n_words, dim)`.
+        grad_bias: Added to, `(n_words,)`.
     """
     n, dim = hidden.shape
     if not n:
@@ -211,10 +213,10 @@ def _add_own(
         targets,
         weight,
         losses,
-        given,
-        of_hidden,
-        of_weight,
-        of_bias,
+        grad_losses,
+        grad_hidden,
+        grad_weight,
+        grad_bias,
         n,
         dim,
         ROWS=_OWN_ROWS,
@@ -223,12 +225,12 @@ def _add_own(
 
 
 def _n_candidates(dtype: torch.dtype, most: int) -> int:
-    """Give the candidates of one tile."""
+    """Return the number of candidates of one tile."""
     return most if dtype.itemsize == 2 else _EXACT_CANDIDATES
 
 
 def _depth(dim: int, most: int) -> int:
-    """Give how many values are multiplied at a time: what tensor cores take, padded with zeros."""
+    """Return how many values are multiplied at a time; tensor cores want a power of 2."""
     return max(16, min(most, next_power_of_2(dim)))
 
 
@@ -295,7 +297,7 @@ def _find_losses(
         x = _tile(hidden_ptr, row, inside, first, dim, DEPTH).to(tl.float32)
         w = _tile(weight_ptr, target, inside, first, dim, DEPTH).to(tl.float32)
         own += tl.sum(x * w, axis=1)
-    # The own logit is the first of the sum, so that the highest one is never infinite.
+    # The own logit is the first term of the sum, so that the highest logit is never infinite.
     top = own
     total = tl.full((ROWS,), 1.0, tl.float32)
     if IS_NARROW:
@@ -310,9 +312,11 @@ def _find_losses(
             logits = _logits(
                 hidden_ptr, row, inside, rows_ptr, place, there, dim, ROWS, CANDIDATES, DEPTH
             )
+        # A candidate that is the row's own target is not counted twice; beyond k there are none.
         candidate = tl.load(candidates_ptr + place, mask=there, other=-1)
         logits += tl.load(shift_ptr + place, mask=there, other=float("-inf"))[None, :]
         logits = tl.where(candidate[None, :] == target[:, None], float("-inf"), logits)
+        # Terms so far are rescaled to the new maximum: exp never overflows.
         higher = tl.maximum(top, tl.max(logits, axis=1))
         total = total * tl.exp(top - higher) + tl.sum(tl.exp(logits - higher[:, None]), axis=1)
         top = higher
@@ -322,15 +326,15 @@ def _find_losses(
 
 
 @jit
-def _find_slopes(
+def _find_logit_gradients(
     hidden_ptr,
     rows_ptr,
     shift_ptr,
     candidates_ptr,
     targets_ptr,
     norms_ptr,
-    given_ptr,
-    slopes_ptr,
+    grad_losses_ptr,
+    grad_logits_ptr,
     sums_ptr,
     n,
     k,
@@ -339,6 +343,7 @@ def _find_slopes(
     CANDIDATES: tl.constexpr,
     DEPTH: tl.constexpr,
 ):
+    # A program: one tile of logits, (ROWS, CANDIDATES). Sums over its rows go to a row of `sums`.
     row = tl.program_id(1) * ROWS + tl.arange(0, ROWS)
     place = tl.program_id(0) * CANDIDATES + tl.arange(0, CANDIDATES)
     inside, there = row < n, place < k
@@ -348,13 +353,13 @@ def _find_slopes(
     logits += tl.load(shift_ptr + place, mask=there, other=float("-inf"))[None, :]
     logits = tl.where(candidate[None, :] == target[:, None], float("-inf"), logits)
     norm = tl.load(norms_ptr + row, mask=inside, other=0.0)
-    given = tl.load(given_ptr + row, mask=inside, other=0.0)
-    slopes = tl.exp(logits - norm[:, None]) * given[:, None]
-    slopes = tl.where(inside[:, None], slopes, 0.0)
-    tl.store(sums_ptr + tl.program_id(1) * k + place, tl.sum(slopes, axis=0), mask=there)
+    grad_losses = tl.load(grad_losses_ptr + row, mask=inside, other=0.0)
+    grad_logits = tl.exp(logits - norm[:, None]) * grad_losses[:, None]
+    grad_logits = tl.where(inside[:, None], grad_logits, 0.0)
+    tl.store(sums_ptr + tl.program_id(1) * k + place, tl.sum(grad_logits, axis=0), mask=there)
     tl.store(
-        slopes_ptr + row[:, None].to(tl.int64) * k + place[None, :],
-        slopes.to(slopes_ptr.dtype.element_ty),
+        grad_logits_ptr + row[:, None].to(tl.int64) * k + place[None, :],
+        grad_logits.to(grad_logits_ptr.dtype.element_ty),
         mask=inside[:, None] & there[None, :],
     )
 
@@ -365,10 +370,10 @@ def _find_own(
     targets_ptr,
     weight_ptr,
     losses_ptr,
-    given_ptr,
-    of_hidden_ptr,
-    of_weight_ptr,
-    of_bias_ptr,
+    grad_losses_ptr,
+    grad_hidden_ptr,
+    grad_weight_ptr,
+    grad_bias_ptr,
     n,
     dim,
     ROWS: tl.constexpr,
@@ -377,25 +382,27 @@ def _find_own(
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     inside = row < n
     target = tl.load(targets_ptr + row, mask=inside, other=0).to(tl.int64)
-    given = tl.load(given_ptr + row, mask=inside, other=0.0)
-    # The loss is the norm less the own logit: exp(-loss) is the own probability.
-    slope = given * (tl.exp(-tl.load(losses_ptr + row, mask=inside, other=0.0)) - 1)
+    grad_losses = tl.load(grad_losses_ptr + row, mask=inside, other=0.0)
+    # The loss is the norm minus the own logit: exp(-loss) is the probability of the target, and the
+    # gradient of its logit is that minus 1.
+    grad_own = grad_losses * (tl.exp(-tl.load(losses_ptr + row, mask=inside, other=0.0)) - 1)
     first = tl.program_id(1) * DEPTH
     x = _tile(hidden_ptr, row, inside, first, dim, DEPTH).to(tl.float32)
     w = _tile(weight_ptr, target, inside, first, dim, DEPTH).to(tl.float32)
-    of_x = _tile(of_hidden_ptr, row, inside, first, dim, DEPTH).to(tl.float32)
+    grad_x = _tile(grad_hidden_ptr, row, inside, first, dim, DEPTH).to(tl.float32)
     column = first + tl.arange(0, DEPTH)
     used = inside[:, None] & (column[None, :] < dim)
     tl.store(
-        of_hidden_ptr + row[:, None].to(tl.int64) * dim + column[None, :],
-        (of_x + slope[:, None] * w).to(of_hidden_ptr.dtype.element_ty),
+        grad_hidden_ptr + row[:, None].to(tl.int64) * dim + column[None, :],
+        (grad_x + grad_own[:, None] * w).to(grad_hidden_ptr.dtype.element_ty),
         mask=used,
     )
+    # Several rows may have the same target.
     tl.atomic_add(
-        of_weight_ptr + target[:, None] * dim + column[None, :],
-        (slope[:, None] * x).to(of_weight_ptr.dtype.element_ty),
+        grad_weight_ptr + target[:, None] * dim + column[None, :],
+        (grad_own[:, None] * x).to(grad_weight_ptr.dtype.element_ty),
         mask=used,
         sem="relaxed",
     )
     if first == 0:
-        tl.atomic_add(of_bias_ptr + target, slope, mask=inside, sem="relaxed")
+        tl.atomic_add(grad_bias_ptr + target, grad_own, mask=inside, sem="relaxed")

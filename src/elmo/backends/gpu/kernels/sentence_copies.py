@@ -1,7 +1,7 @@
 """Vectors of a batch on a GPU -> arrays of the host, sentence by sentence, by a loop in C++.
 
-The loop (`src/sentence_copies.cpp`) uses several threads and no step of Python, which goes on
-meanwhile. The plain reference is in `elmo.embed.pipeline`, used where nothing can be built.
+The loop (`src/sentence_copies.cpp`) runs on several threads without the interpreter's lock, so that
+Python goes on meanwhile. `elmo.backends.gpu.host_copies` has the reference and fallback.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from elmo.backends.cpu.compiler import CannotBuildError, loaded_library
 
 Array = npt.NDArray[Any]
 
-_WAITING_BYTES = 4 << 20
-"""Bytes of each thread in memory that a GPU can write to: with less it waits for each of many
-copies, with more they fall out of the cache. More for words that need more."""
+_PINNED_BYTES = 4 << 20
+"""Bytes of each thread's pinned buffer: with less it waits for many small copies, with more they
+are evicted from the cache. Wider words have more."""
 
 _OUT_OF_MEMORY = 2
-"""What CUDA's driver says then."""
+"""Error number of CUDA's driver."""
 
 _SOURCE = Path(__file__).parents[1] / "src" / "sentence_copies.cpp"
 
@@ -35,14 +35,14 @@ logger = logging.getLogger(__name__)
 
 
 class Driver(ctypes.Structure):
-    """Addresses of what is needed of CUDA's driver, as `sentence_copies.cpp` says."""
+    """Addresses of functions of CUDA's driver; `Driver` of `sentence_copies.cpp`."""
 
     _fields_ = [(name, ctypes.c_void_p) for name in ("use_context", "copy", "wait")]
 
 
 @cache
 def _library() -> ctypes.CDLL | None:
-    """Give the loop, or None if it cannot be built."""
+    """Build the loop; return None if that fails."""
     try:
         return loaded_library(_SOURCE, ["-pthread"], ctypes.CDLL)
     except CannotBuildError as reason:
@@ -52,7 +52,7 @@ def _library() -> ctypes.CDLL | None:
 
 @cache
 def _cuda() -> ctypes.CDLL | None:
-    """Give CUDA's driver, or None where it is not found under the name that Linux has for it."""
+    """Load CUDA's driver; return None where it has not the name that it has on Linux."""
     try:
         return ctypes.CDLL("libcuda.so.1")
     except OSError as reason:
@@ -61,24 +61,24 @@ def _cuda() -> ctypes.CDLL | None:
 
 
 class SentenceCopies:
-    """Threads that bring vectors from a GPU, and what they need; for one call at a time.
+    """Threads that copy vectors from a GPU, with their buffers; for one call at a time.
 
     Args:
-        driver: What is called of CUDA's driver.
+        driver: Functions of CUDA's driver.
         context: Its context of the GPU.
         streams: A stream for each thread.
-        waiting: Memory that the GPU can write to, uint8; a part for each thread.
+        pinned: Memory that the GPU can write to, uint8; a part for each thread.
     """
 
     def __init__(
-        self, driver: Driver, context: ctypes.c_void_p, streams: Sequence[int], waiting: Tensor
+        self, driver: Driver, context: ctypes.c_void_p, streams: Sequence[int], pinned: Tensor
     ) -> None:
         self._driver = driver
         self._context = context
         self._streams = np.array(streams, dtype=np.uint64)
-        self._waiting = waiting
+        self._pinned = pinned
 
-    def bring(self, vectors: Tensor, sizes: Array, targets: Array) -> None:
+    def copy(self, vectors: Tensor, sizes: Array, targets: Array) -> None:
         """Copy vectors so that the layers of each sentence lie together.
 
         Args:
@@ -93,16 +93,16 @@ class SentenceCopies:
             raise ValueError(f"{tuple(vectors.shape)} in sentences of {sizes} words")
         row_bytes = dim * vectors.itemsize
         threads = len(self._streams)
-        room = self._waiting.numel() // threads // (n_layers * row_bytes)
-        assert room, "words are larger than was said: see `sentence_copies`"
+        capacity = self._pinned.numel() // threads // (n_layers * row_bytes)
+        assert capacity, "words are larger than the buffer: see `sentence_copies`"
         library = _library()
-        assert library is not None, "asked for what is not there: see `sentence_copies`"
-        error = library.elmo_bring_sentences(
+        assert library is not None, "no library: see `sentence_copies`"
+        error = library.elmo_copy_sentences(
             ctypes.byref(self._driver),
             self._context,
             ctypes.c_void_p(self._streams.ctypes.data),
-            ctypes.c_void_p(self._waiting.data_ptr()),
-            *map(ctypes.c_int64, (room, threads)),
+            ctypes.c_void_p(self._pinned.data_ptr()),
+            *map(ctypes.c_int64, (capacity, threads)),
             ctypes.c_uint64(vectors.data_ptr()),
             *(ctypes.c_void_p(array.ctypes.data) for array in (first_words, targets)),
             *map(ctypes.c_int64, (len(sizes), n_layers, row_bytes)),
@@ -113,7 +113,7 @@ class SentenceCopies:
 
 
 def sentence_copies(streams: Sequence[torch.cuda.Stream], word_bytes: int) -> SentenceCopies | None:
-    """Make the loop ready for the current GPU; None where that cannot be done.
+    """Prepare the loop for the current GPU; return None where it cannot run.
 
     Args:
         streams: One for each thread.
@@ -122,11 +122,11 @@ def sentence_copies(streams: Sequence[torch.cuda.Stream], word_bytes: int) -> Se
     cuda = _cuda()
     if cuda is None or _library() is None:
         return None
-    size = len(streams) * max(_WAITING_BYTES, word_bytes)
-    waiting = torch.empty(size, dtype=torch.uint8, pin_memory=True)
+    size = len(streams) * max(_PINNED_BYTES, word_bytes)
+    pinned = torch.empty(size, dtype=torch.uint8, pin_memory=True)
     context = ctypes.c_void_p()
     if cuda.cuCtxGetCurrent(ctypes.byref(context)) or not context:
         return None
     functions = (cuda.cuCtxSetCurrent, cuda.cuMemcpyDtoHAsync_v2, cuda.cuStreamSynchronize)
     driver = Driver(*(ctypes.cast(function, ctypes.c_void_p) for function in functions))
-    return SentenceCopies(driver, context, [stream.cuda_stream for stream in streams], waiting)
+    return SentenceCopies(driver, context, [stream.cuda_stream for stream in streams], pinned)

@@ -1,8 +1,8 @@
-"""A small LSTM over all words of a batch, there and back, each in one launch.
+"""A small LSTM over all words of a batch: forward and backward pass are one launch each.
 
 Heads of tasks are so small that a GPU waits for the next launch at every word. Here a program reads
 16 sentences from their first word to their last and keeps the recurrent weights of its direction in
-shared memory; nothing but input products is loaded and nothing but results is stored at each word.
+shared memory; at each word only input products are loaded, and only results are stored.
 
 Recurrent products are of float16 values, which have the 10 bits of mantissa of TF32, PyTorch's own
 choice for an LSTM on a GPU; a state is at most 1, and gradients are scaled row by row so that the
@@ -20,7 +20,7 @@ from torch import Tensor
 from elmo.backends.gpu.kernels.gpu import blocks, jit, next_power_of_2, tl, triton_ready
 
 MOST_CELLS = 128
-"""Of a direction: the weights of more do not fit into the memory of a program."""
+"""Cells of a direction; the weights of more do not fit into a program's shared memory."""
 _ROWS = 16
 """Sentences of a program: the least for which a GPU has products of matrices."""
 _LEAST_CELLS = 16
@@ -28,11 +28,11 @@ _WARPS = 8
 _OTHER_BYTES = 8 << 10
 """Shared memory of a program besides its weights."""
 _BYTES_AHEAD = 56 << 10
-"""And for what it loads ahead on its way back; without it, it waits at every word."""
+"""And for what the backward pass prefetches; without that it waits at every word."""
 
 
 def can_read(dim: int, device: torch.device) -> bool:
-    """Tell whether an LSTM of `dim` cells can be read by the kernels on a device."""
+    """Return whether the kernels can run an LSTM of `dim` cells on a device."""
     if dim > MOST_CELLS or not triton_ready(device):
         return False
     return _weight_bytes(dim) + _OTHER_BYTES <= _shared_bytes(device)
@@ -87,17 +87,17 @@ class _Reading(torch.autograd.Function):
         return hidden
 
     @staticmethod
-    def backward(ctx: Any, *of_hidden: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    def backward(ctx: Any, *grad_hidden: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         flat, weight_in, weight_recurrent, gates, hidden, memory = ctx.saved_tensors
         sides, time, rows, dim = hidden.shape
-        of_gates = torch.empty_like(gates)
+        grad_gates = torch.empty_like(gates)
         if hidden.numel():
             _backward[(blocks(rows, _ROWS), sides)](
-                of_hidden[0].contiguous(),
+                grad_hidden[0].contiguous(),
                 gates,
                 memory,
                 weight_recurrent,
-                of_gates,
+                grad_gates,
                 time,
                 rows,
                 dim,
@@ -108,25 +108,25 @@ class _Reading(torch.autograd.Function):
             )
         before = hidden[:, :-1].flatten(1, 2)  # the first word is read from a state of zeros
         return (
-            torch.bmm(of_gates, weight_in).view(sides, time, rows, flat.shape[2]),
-            torch.bmm(of_gates.transpose(1, 2), flat),
-            of_gates.sum(dim=1),
-            torch.bmm(of_gates[:, rows:].transpose(1, 2), before),
+            torch.bmm(grad_gates, weight_in).view(sides, time, rows, flat.shape[2]),
+            torch.bmm(grad_gates.transpose(1, 2), flat),
+            grad_gates.sum(dim=1),
+            torch.bmm(grad_gates[:, rows:].transpose(1, 2), before),
         )
 
 
 def _n_cells(dim: int) -> int:
-    """Give the width of the matrices: products want a power of 2, not too small."""
+    """Return the width of the matrices: products want a power of 2, not too small."""
     return max(_LEAST_CELLS, next_power_of_2(dim))
 
 
 def _weight_bytes(dim: int) -> int:
-    """Give the bytes of the recurrent weights of a direction, in float16."""
+    """Return the bytes of the recurrent weights of a direction, in float16."""
     return 2 * 4 * _n_cells(dim) ** 2
 
 
 def _n_stages(dim: int, device: torch.device) -> int:
-    """Tell whether the way back loads one word ahead: 2 if there is room for it, else 1."""
+    """Return 2 if the backward pass can prefetch one word, in shared memory; else 1."""
     if device.type != "cuda":
         return 1
     return 2 if _weight_bytes(dim) + _OTHER_BYTES + _BYTES_AHEAD <= _shared_bytes(device) else 1
@@ -134,9 +134,9 @@ def _n_stages(dim: int, device: torch.device) -> int:
 
 @cache
 def _shared_bytes(device: torch.device) -> int:
-    """Give the shared memory that a program can have."""
+    """Return the shared memory that a program can have."""
     properties = torch.cuda.get_device_properties(device)
-    # What programs have without asking for more is told by every PyTorch.
+    # Not every PyTorch reports the larger amount, which a program has to ask for.
     most = getattr(properties, "shared_memory_per_block_optin", properties.shared_memory_per_block)
     return int(most)
 
@@ -166,12 +166,12 @@ def _forward(
     ROWS: tl.constexpr,
     CELLS: tl.constexpr,
 ):
-    """From input products to states, memories, and gates after their activations."""
+    """Compute states, memories, and gates after their activations from input products."""
     side = tl.program_id(1).to(tl.int64)
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)[:, None]
     cell = tl.arange(0, CELLS)[None, :]
     inside = (row < rows) & (cell < dim)
-    # source is the cell whose state is read, cell the one whose gate is opened by it
+    # Weights (source, cell): from the state of `source` to the gate of `cell`.
     source = tl.arange(0, CELLS)[:, None]
     weight = weight_ptr + side * 4 * dim * dim + cell * dim + source
     known = (source < dim) & (cell < dim)
@@ -187,19 +187,20 @@ def _forward(
     memories = memory_ptr + place * dim + cell
     state = tl.zeros((ROWS, CELLS), dtype=tl.float16)
     memory = tl.zeros((ROWS, CELLS), dtype=tl.float32)
-    of_i = tl.load(products, mask=inside, other=0.0)
-    of_f = tl.load(products + dim, mask=inside, other=0.0)
-    of_g = tl.load(products + 2 * dim, mask=inside, other=0.0)
-    of_o = tl.load(products + 3 * dim, mask=inside, other=0.0)
+    next_i = tl.load(products, mask=inside, other=0.0)
+    next_f = tl.load(products + dim, mask=inside, other=0.0)
+    next_g = tl.load(products + 2 * dim, mask=inside, other=0.0)
+    next_o = tl.load(products + 3 * dim, mask=inside, other=0.0)
     for step in range(time):
-        i, f, g, o = of_i, of_f, of_g, of_o
-        # Those of the next word are on their way while this one is read.
+        i, f, g, o = next_i, next_f, next_g, next_o
+        # Prefetch the products of the next word while this one is computed.
         products += rows * 4 * dim
         coming = inside & (step < time - 1)
-        of_i = tl.load(products, mask=coming, other=0.0)
-        of_f = tl.load(products + dim, mask=coming, other=0.0)
-        of_g = tl.load(products + 2 * dim, mask=coming, other=0.0)
-        of_o = tl.load(products + 3 * dim, mask=coming, other=0.0)
+        next_i = tl.load(products, mask=coming, other=0.0)
+        next_f = tl.load(products + dim, mask=coming, other=0.0)
+        next_g = tl.load(products + 2 * dim, mask=coming, other=0.0)
+        next_o = tl.load(products + 3 * dim, mask=coming, other=0.0)
+        # (ROWS, CELLS) x (CELLS, CELLS), added to the input products.
         i = tl.sigmoid(tl.dot(state, to_i, i))
         f = tl.sigmoid(tl.dot(state, to_f, f))
         g = _tanh(tl.dot(state, to_g, g))
@@ -220,64 +221,69 @@ def _forward(
 
 @_jit_for_all_sizes
 def _backward(
-    of_hidden_ptr,
+    grad_hidden_ptr,
     gates_ptr,
     memory_ptr,
     weight_ptr,
-    of_gates_ptr,
+    grad_gates_ptr,
     time,
     rows,
     dim,
     ROWS: tl.constexpr,
     CELLS: tl.constexpr,
 ):
-    """From gradients of all states to those of the input products."""
+    """Compute the gradients of the input products from those of all states."""
     side = tl.program_id(1).to(tl.int64)
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)[:, None]
     cell = tl.arange(0, CELLS)[None, :]
     inside = (row < rows) & (cell < dim)
-    opened = tl.arange(0, CELLS)[:, None]
-    weight = weight_ptr + side * 4 * dim * dim + opened * dim + cell
-    known = (opened < dim) & (cell < dim)
+    # Weights (target, cell): from the gate of `target` back to the state of `cell`.
+    target = tl.arange(0, CELLS)[:, None]
+    weight = weight_ptr + side * 4 * dim * dim + target * dim + cell
+    known = (target < dim) & (cell < dim)
     gate = dim * dim
     from_i = tl.load(weight, mask=known, other=0.0).to(tl.float16)
     from_f = tl.load(weight + gate, mask=known, other=0.0).to(tl.float16)
     from_g = tl.load(weight + 2 * gate, mask=known, other=0.0).to(tl.float16)
     from_o = tl.load(weight + 3 * gate, mask=known, other=0.0).to(tl.float16)
+    # From the last word to the first.
     place = (side * time + time - 1) * rows + row
     gates = gates_ptr + place * 4 * dim + cell
-    of_gates = of_gates_ptr + place * 4 * dim + cell
-    of_states = of_hidden_ptr + place * dim + cell
+    grad_gates = grad_gates_ptr + place * 4 * dim + cell
+    grad_states = grad_hidden_ptr + place * dim + cell
     memories = memory_ptr + place * dim + cell
     carried = tl.zeros((ROWS, CELLS), dtype=tl.float32)
-    of_memory = tl.zeros((ROWS, CELLS), dtype=tl.float32)
+    grad_memory = tl.zeros((ROWS, CELLS), dtype=tl.float32)
     for step in range(time):
         i = tl.load(gates, mask=inside, other=0.0)
         f = tl.load(gates + dim, mask=inside, other=0.0)
         g = tl.load(gates + 2 * dim, mask=inside, other=0.0)
         o = tl.load(gates + 3 * dim, mask=inside, other=0.0)
-        shown = _tanh(tl.load(memories, mask=inside, other=0.0))
+        # Gates, memory after and before the word; the first word's memory before is zero.
+        tanh_memory = _tanh(tl.load(memories, mask=inside, other=0.0))
         before = tl.load(memories - rows * dim, mask=inside & (step < time - 1), other=0.0)
-        of_state = tl.load(of_states, mask=inside, other=0.0) + carried
-        of_memory += of_state * o * (1 - shown * shown)
-        of_i = of_memory * g * i * (1 - i)
-        of_f = of_memory * before * f * (1 - f)
-        of_g = of_memory * i * (1 - g * g)
-        of_o = of_state * shown * o * (1 - o)
-        of_memory *= f
-        tl.store(of_gates, of_i, mask=inside)
-        tl.store(of_gates + dim, of_f, mask=inside)
-        tl.store(of_gates + 2 * dim, of_g, mask=inside)
-        tl.store(of_gates + 3 * dim, of_o, mask=inside)
-        first = tl.maximum(tl.abs(of_i), tl.abs(of_f))
-        second = tl.maximum(tl.abs(of_g), tl.abs(of_o))
+        grad_state = tl.load(grad_states, mask=inside, other=0.0) + carried
+        grad_memory += grad_state * o * (1 - tanh_memory * tanh_memory)
+        # Through the activations, whose derivatives follow from their values.
+        grad_i = grad_memory * g * i * (1 - i)
+        grad_f = grad_memory * before * f * (1 - f)
+        grad_g = grad_memory * i * (1 - g * g)
+        grad_o = grad_state * tanh_memory * o * (1 - o)
+        grad_memory *= f
+        tl.store(grad_gates, grad_i, mask=inside)
+        tl.store(grad_gates + dim, grad_f, mask=inside)
+        tl.store(grad_gates + 2 * dim, grad_g, mask=inside)
+        tl.store(grad_gates + 3 * dim, grad_o, mask=inside)
+        # Scaled row by row to at most 1, where float16 is finest; scaled back after the product.
+        first = tl.maximum(tl.abs(grad_i), tl.abs(grad_f))
+        second = tl.maximum(tl.abs(grad_g), tl.abs(grad_o))
         largest = tl.max(tl.maximum(first, second), axis=1, keep_dims=True)
         scale = 1 / tl.maximum(largest, 1e-30)
-        carried = tl.dot((of_i * scale).to(tl.float16), from_i)
-        carried = tl.dot((of_f * scale).to(tl.float16), from_f, carried)
-        carried = tl.dot((of_g * scale).to(tl.float16), from_g, carried)
-        carried = tl.dot((of_o * scale).to(tl.float16), from_o, carried) * largest
+        carried = tl.dot((grad_i * scale).to(tl.float16), from_i)
+        carried = tl.dot((grad_f * scale).to(tl.float16), from_f, carried)
+        carried = tl.dot((grad_g * scale).to(tl.float16), from_g, carried)
+        carried = tl.dot((grad_o * scale).to(tl.float16), from_o, carried) * largest
         gates -= rows * 4 * dim
-        of_gates -= rows * 4 * dim
-        of_states -= rows * dim
+        grad_gates -= rows * 4 * dim
+        grad_states -= rows * dim
         memories -= rows * dim

@@ -1,8 +1,7 @@
 """The highest response of each character filter to a word, by a table, for inference.
 
-A filter's response to a window is the sum, over the offsets in the window, of what it makes of the
-character there. With a table of these, a row for each (offset, character), a window costs as many
-row additions as it is wide, and no response but the highest is ever stored.
+With the table of `elmo.backends.base.response_table`, a row for each (offset, character), a window
+costs as many row additions as it is wide, and no response but the highest is ever stored.
 """
 
 from __future__ import annotations
@@ -16,13 +15,13 @@ from elmo.backends.gpu.kernels.gpu import blocks, jit, next_power_of_2, tl
 _MOST_FILTERS = 256
 """Filters of one program."""
 _SLICE_VALUES = 1 << 24
-"""Responses that the plain code holds at a time."""
+"""Responses that the plain code keeps at a time."""
 
 
 def highest_responses(
     ids: Tensor, windows: Tensor, table: Tensor, widths: Tensor, widest: int, compiled: bool
 ) -> Tensor:
-    """Give the highest response of each filter, without bias.
+    """Return the highest response of each filter, without bias.
 
     Args:
         ids: Character ids, int64 `(n, max_characters)`.
@@ -62,7 +61,7 @@ def highest_responses(
 def _plain_responses(
     ids: Tensor, windows: Tensor, table: Tensor, widths: Tensor, widest: int
 ) -> Tensor:
-    """Compute all responses of some words at a time."""
+    """Compute `highest_responses` in PyTorch, some words at a time: the reference."""
     n_filters, n_characters = table.shape[1], table.shape[0] // widest
     offsets = torch.arange(widest, device=ids.device) * n_characters
     starts = torch.arange(ids.shape[1], device=ids.device)[:, None]
@@ -71,7 +70,7 @@ def _plain_responses(
     for words in torch.split(
         torch.arange(len(ids), device=ids.device), max(1, _SLICE_VALUES // impossible.numel())
     ):
-        # Behind the row's end, any character will do: filters that reach there are masked.
+        # Any character may stand behind the row's end: filters that reach there are masked.
         padded = F.pad(ids[words], (0, widest - 1))
         rows = padded.unfold(1, widest, 1) + offsets
         responses = F.embedding_bag(rows.reshape(-1, widest), table, mode="sum")
@@ -94,13 +93,14 @@ def _highest_kernel(
     WIDEST: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
+    # A program: some filters, all windows of one word.
     word = tl.program_id(0).to(tl.int64)
     filters = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     inside = filters < n_filters
     width = tl.load(widths + filters, mask=inside, other=1)
     characters = ids + word * max_characters
     best = tl.full((BLOCK,), float("-inf"), tl.float32)
-    # From the last window to the first: the interpreter cannot loop to a number that was loaded.
+    # From the last window to the first: the interpreter has no `range` of a loaded number.
     start = tl.load(windows + word)
     while start > 0:
         start -= 1
@@ -110,6 +110,7 @@ def _highest_kernel(
             character = tl.load(characters + place, mask=place < max_characters, other=0)
             row = (offset * n_characters + character) * n_filters
             response += tl.load(table + row + filters, mask=inside, other=0.0)
+        # Filters of this width that would reach beyond the row skip the window.
         possible = start + width <= max_characters
         best = tl.maximum(best, tl.where(possible, response, float("-inf")))
     tl.store(highest + word * n_filters + filters, best, mask=inside)

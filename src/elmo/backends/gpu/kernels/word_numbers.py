@@ -1,4 +1,4 @@
-"""Words of Python lists -> numbers, by a few loops in C++ (`src/word_numbers.cpp`).
+"""Words of Python lists -> numbers, by loops in C++ (`src/word_numbers.cpp`).
 
 The plain references are in `elmo.backends.gpu.word_table`, used where nothing can be built.
 """
@@ -25,7 +25,7 @@ logger = logging.getLogger(__name__)
 
 @cache
 def _library() -> ctypes.PyDLL | None:
-    """Give the loops, or None if they cannot be built: without Python's headers, for instance."""
+    """Build the loops; return None if that fails, such as without Python's headers."""
     flags = [f"-I{sysconfig.get_path('include')}"]
     try:
         library = loaded_library(_SOURCE, flags, ctypes.PyDLL)
@@ -40,7 +40,7 @@ def _library() -> ctypes.PyDLL | None:
 def find_words(
     sentences: list[list[str]], numbers: dict[str, int], first_new: int
 ) -> Numbers | None:
-    """Give the number of every word, one sentence after another.
+    """Return the number of every word, one sentence after another.
 
     Args:
         sentences: Lists of words.
@@ -48,8 +48,8 @@ def find_words(
         first_new: The number of the first new word; the others follow.
 
     Returns:
-        Shape `(n,)`; None if it cannot be done here, or if there is anything but plain strings in
-        plain lists. Then words may have been added nevertheless.
+        Shape `(n,)`; None without the loops, or if there is anything but plain strings in plain
+        lists. Then words may have been added nevertheless.
     """
     library = _library()
     if library is None:
@@ -68,7 +68,7 @@ def find_words(
 def renumber_runs(
     numbers: Numbers, starts: Numbers, sizes: Numbers, limit: int
 ) -> tuple[Numbers, Numbers] | None:
-    """Take runs of an array, and number what is in them anew, without gaps.
+    """Renumber the numbers in runs of an array, without gaps.
 
     Args:
         numbers: Each from 0 to `limit - 1`, `(n,)`.
@@ -77,8 +77,8 @@ def renumber_runs(
         limit: Bound of the numbers.
 
     Returns:
-        The distinct numbers of all runs, sorted; and, one run after another, the place of each of
-        their numbers among these. None if it cannot be done here, or if something is out of bounds.
+        The distinct numbers of all runs, sorted; and, one run after another, the index of each of
+        their numbers among these. None without the loops, or if something is out of bounds.
     """
     library = _library()
     if library is None:

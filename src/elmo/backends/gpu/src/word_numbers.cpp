@@ -1,8 +1,8 @@
-// Words of Python lists -> numbers. What `elmo/kernels/word_numbers.py` does step by step in Python and
-// NumPy is one loop here: on a fast GPU the host's time for this is what embedding takes.
+// Words of Python lists -> numbers. What `word_table.py` does step by step in Python and NumPy is one
+// loop here: with a fast GPU this is what embedding takes.
 //
-// A GPU has to be fed with millions of words a second, and a word costs little more than the wait for
-// its memory. So the words of the next list are asked for while those of this one are looked up.
+// A GPU reads millions of words a second, and a lookup is little more than the wait for the memory of
+// the word. So the words of the next list are prefetched while those of this one are looked up.
 
 #include <Python.h>
 
@@ -17,21 +17,22 @@ namespace {
 
 PyObject** items(PyObject* list) { return reinterpret_cast<PyListObject*>(list)->ob_item; }
 
-// What of a string a lookup reads first: its type and its hash.
-void expect(const PyObject* object) {
+// Prefetches what a lookup reads first of a string: its type and its hash.
+void prefetch(const PyObject* object) {
   __builtin_prefetch(object);
   __builtin_prefetch(reinterpret_cast<const char*>(object) + sizeof(PyObject));
 }
 
-// List objects are far apart, too, and so are their items: each is asked for in time for the next.
-void expect_lists(PyObject* lists, Py_ssize_t now) {
+// Prefetches the words of the next list. List objects are far apart, too, and so are their items:
+// each has to be there when the prefetch of the next reads it, hence 6, 3 and 1 lists ahead.
+void prefetch_lists(PyObject* lists, Py_ssize_t now) {
   const Py_ssize_t count = PyList_GET_SIZE(lists);
   const auto is_list = [&](Py_ssize_t k) { return k < count && PyList_CheckExact(items(lists)[k]); };
-  if (now + 6 < count) expect(items(lists)[now + 6]);
+  if (now + 6 < count) prefetch(items(lists)[now + 6]);
   if (is_list(now + 3)) __builtin_prefetch(items(items(lists)[now + 3]));
   if (!is_list(now + 1)) return;
   PyObject* const next = items(lists)[now + 1];
-  std::for_each_n(items(next), PyList_GET_SIZE(next), expect);
+  std::for_each_n(items(next), PyList_GET_SIZE(next), prefetch);
 }
 
 constexpr int64_t FAILED = -1, UNUSUAL = -2;  // instead of a number of words
@@ -40,24 +41,24 @@ constexpr int64_t FAILED = -1, UNUSUAL = -2;  // instead of a number of words
 
 extern "C" {
 
-// Looks up every word of lists of words, in their order. A word that is not in the dictionary gets the
-// next number and is put there.
+// Looks up every word of lists of words, in their order. A word that is not in the dictionary is added
+// with the next number.
 //
-// Returns how many words got a number; UNUSUAL if anything but strings in lists is met, or more than
-// `room` of them; FAILED with Python's error set.
+// Returns how many words were added; UNUSUAL if there is anything but strings in lists, or if they are
+// not exactly `capacity` words; FAILED with Python's error set.
 int64_t elmo_find_words(PyObject* lists, PyObject* numbers, int64_t next, int64_t* found,
-                        int64_t room) {
+                        int64_t capacity) {
   if (!PyList_CheckExact(lists) || !PyDict_Check(numbers)) return UNUSUAL;
-  const int64_t* const end = found + room;
+  const int64_t* const end = found + capacity;
   const int64_t first = next;
   for (Py_ssize_t number = 0; number < PyList_GET_SIZE(lists); ++number) {
     PyObject* const words = items(lists)[number];
     if (!PyList_CheckExact(words)) return UNUSUAL;
-    expect_lists(lists, number);
+    prefetch_lists(lists, number);
     const Py_ssize_t count = PyList_GET_SIZE(words);
     if (count > end - found) return UNUSUAL;
     for (Py_ssize_t place = 0; place < count; ++place) {
-      // Plain strings run no code of others when they are compared, so that no list can change here.
+      // Comparing plain strings runs no code of others, so that no list can change meanwhile.
       PyObject* const word = items(words)[place];
       if (!PyUnicode_CheckExact(word)) return UNUSUAL;
       PyObject* known = PyDict_GetItemWithError(numbers, word);
@@ -76,14 +77,15 @@ int64_t elmo_find_words(PyObject* lists, PyObject* numbers, int64_t next, int64_
   return found == end ? next - first : UNUSUAL;
 }
 
-// Takes runs of an array of numbers, and numbers what is in them anew, without gaps, in their order.
+// Renumbers the numbers in runs of an array, without gaps, in their order.
 //
-// `marks` has a place for each number from 0 to `limit - 1`; `distinct` and `places` have room for all
+// `marks` has an element for each number from 0 to `limit - 1`; `distinct` and `places` can hold all
 // numbers of the runs. Returns how many distinct ones there are; UNUSUAL if a number or a run is out of
 // bounds.
 int64_t elmo_renumber(const int64_t* numbers, const int64_t* starts, const int64_t* sizes,
                       int64_t count, int64_t runs, int64_t limit, int32_t* marks,
                       int64_t* distinct, int64_t* places) {
+  // Three passes, no sorting: mark what occurs, number the marks, look the numbers up.
   std::fill_n(marks, limit, -1);
   for (int64_t run = 0; run < runs; ++run) {
     if (starts[run] < 0 || sizes[run] < 0 || starts[run] > count - sizes[run]) return UNUSUAL;
