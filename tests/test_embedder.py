@@ -718,6 +718,7 @@ def test_the_model_that_was_given_stays_as_it_was(tiny_config):
     assert all(parameter.requires_grad for parameter in model.parameters())
 
 
+@pytest.mark.filterwarnings("ignore:the format hdf5 has no place for a warm state")
 @pytest.mark.parametrize("format", ["elmo", "hdf5"])
 def test_a_saved_model_gives_the_same_vectors(tmp_path, elmos, format):
     elmo = elmos["even"]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import logging
 import tempfile
-import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -27,11 +26,19 @@ from elmo.embed.pipeline import (
     mix_layers,
     select_layers,
 )
-from elmo.errors import ConfigError, ElmoWarning, InputError
+from elmo.errors import ConfigError, InputError
 from elmo.model.bilm import BiLM, State
 from elmo.model.checkpoint import Checkpoint
 from elmo.runtime.devices import find_device
-from elmo.settings import Layers, OutputDtype, Precision, StatePolicy, TokenizerName
+from elmo.settings import (
+    EmbedSettings,
+    Layers,
+    ModelChoice,
+    OutputDtype,
+    Precision,
+    StatePolicy,
+    TokenizerName,
+)
 from elmo.text.files import Tokenizer, get_tokenizer
 from elmo.text.sentences import (
     Words,
@@ -105,28 +112,16 @@ class ELMo:
         self._token_file = token_file
         self._softmax = checkpoint.softmax
         self._lookup = checkpoint.lookup
-        self._warned_of_cut_words = False
         # Rounded weights cannot be restored, so their fingerprint is computed now.
         later = precision == "fp32" and self._lookup is None
         self._fingerprint = None if later else checkpoint.fingerprint()
         warm_state, bilm = checkpoint.warm_state, BiLM.from_checkpoint(checkpoint)
         del checkpoint, model  # so that weights can be freed one by one while they are packed
-        self._pipeline = self._open(bilm, device, warm_state)
-
-    def _open(
-        self,
-        bilm: BiLM,
-        device: str | torch.device | None,
-        warm_state: tuple[Tensor, Tensor] | None,
-    ) -> Pipeline:
-        """Choose what computes a model, whose weights are moved there, and what runs it."""
-        backend = choose(bilm, device, self.precision)
-        file = self._token_file
-        pipeline = Pipeline(backend, warm_state, self._word_cache_mb, file, self._lookup)
-        if file is not None:
-            known = self._fingerprint or backend.to_checkpoint().fingerprint()
-            file.require_made_by(known, pipeline.words.source.compute, self.config.projection_dim)
-        return pipeline
+        backend = choose(bilm, device, precision)
+        self._pipeline = Pipeline(backend, warm_state, word_cache_mb, token_file, self._lookup)
+        if token_file is not None:
+            compute = self._pipeline.words.source.compute
+            token_file.require_made_by(self.fingerprint, compute, self.config.projection_dim)
 
     # --- loading and saving -----------------------------------------------------------------------
 
@@ -278,8 +273,15 @@ class ELMo:
     def to(self, device: str | torch.device) -> Self:
         """Move to another device; carried state is forgotten."""
         if find_device(device) != find_device(self.device):
-            bilm = BiLM.from_checkpoint(self._pipeline.backend.to_checkpoint())
-            self._pipeline = self._open(bilm, device, self._pipeline.warm_state)
+            before = self._pipeline
+            bilm = BiLM.from_checkpoint(before.backend.to_checkpoint())
+            self._pipeline = Pipeline(
+                choose(bilm, device, self.precision),
+                before.warm_state,
+                self._word_cache_mb,
+                self._token_file,
+                self._lookup,
+            )
         return self
 
     # --- state ------------------------------------------------------------------------------------
@@ -305,17 +307,6 @@ class ELMo:
                 sentence with carried state; a few English sentences if None.
         """
         self._pipeline.warm_up(None if sentences is None else checked_sentences(sentences))
-
-    def _warn_of_cut_words(self) -> None:
-        if self.n_cut_words and not self._warned_of_cut_words:
-            self._warned_of_cut_words = True
-            unit = "characters" if self.config.has_alphabet else "bytes"
-            warnings.warn(
-                f"words longer than the {self.config.max_characters - 2} {unit} that the model "
-                f"reads were cut ({self.n_cut_words} so far; n_cut_words goes on counting)",
-                ElmoWarning,
-                stacklevel=4,
-            )
 
     # --- vectors ----------------------------------------------------------------------------------
 
@@ -408,7 +399,7 @@ class ELMo:
                 for number, own in zip(batch.numbers, vectors, strict=True):
                     results[number] = own
                 bar.update(sum(batch.sizes))
-        self._warn_of_cut_words()
+        self._pipeline.warn_of_cut_words()
         return results
 
     def stream_tokens(
@@ -459,16 +450,8 @@ class ELMo:
         Yields:
             Some sentences, in the order given, and their vectors.
         """
-        stream = self._pipeline.stream(
-            sentences, layers, state, batch_size, batch_tokens, _dtype_name(dtype)
-        )
-
-        def delivered() -> Iterator[tuple[list[Words], list[Array]]]:
-            for window, vectors in stream:
-                self._warn_of_cut_words()
-                yield window, vectors
-
-        return delivered()
+        chosen = _dtype_name(dtype)
+        return self._pipeline.stream(sentences, layers, state, batch_size, batch_tokens, chosen)
 
     def windows(self, sentences: Iterable[Words]) -> Iterator[list[Words]]:
         """Cut a stream of sentences into lists that are worth embedding in one call."""
@@ -595,6 +578,21 @@ class ELMo:
             F.normalize(torch.as_tensor(rows).reshape(-1, self.dim), dim=-1) for rows in (a, b)
         )
         return left @ right.T
+
+
+def load_model(choice: ModelChoice, settings: EmbedSettings | None = None) -> ELMo:
+    """Load the model that a command names, with the token file of its settings if there is one."""
+    from elmo.hub.names import open_model
+    from elmo.text.vocabulary import Vocabulary
+    from elmo.weights.token_file import TokenFile
+
+    checkpoint = open_model(choice.model, choice.options, choice.weights, lookups=True)
+    file = words = None
+    if settings is not None and settings.token_file is not None:
+        if settings.token_vocabulary is not None:
+            words = Vocabulary.read(settings.token_vocabulary)
+        file = TokenFile(settings.token_file, words)
+    return ELMo(checkpoint, precision=choice.precision, device=choice.device, token_file=file)
 
 
 def _dtype_name(dtype: Dtype) -> OutputDtype:

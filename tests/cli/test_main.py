@@ -109,7 +109,7 @@ def test_what_the_system_refuses_is_said_in_one_line(monkeypatch, capsys, error,
     def refuse(*_):
         raise error
 
-    monkeypatch.setattr("elmo.cli.embed.load_model", refuse)
+    monkeypatch.setattr("elmo.embedder.load_model", refuse)
     assert main(["embed", os.devnull, "out.h5"]) == code
     assert capsys.readouterr().err == f"error: {message}\n"
 

@@ -262,23 +262,26 @@ class VectorWriter:
         with output_errors(path):
             self.work.mkdir(exist_ok=True)
             self._lock = lock_output(self.work, path)
-            self._begin()
+            try:
+                self._open()
+            except BaseException:
+                self._give_up()
+                raise
 
-    def _begin(self) -> None:
-        try:
-            if self._is_new:
-                _remove(self.path)
-                _empty(self.work)
-                self._sentences.touch()
-                (self.work / "info.json").write_text(json.dumps(asdict(self.info), indent=2) + "\n")
-                self._create()
-            else:
-                _require_same(self.path, self._begun_with(), self.info)
-                remove_partial_files(self.work)
-                self.n_written = self._recover()
-        except BaseException:
-            self._give_up()
-            raise
+    def _open(self) -> None:
+        """Begin anew, or recover what another run left."""
+        if not self._is_new:
+            _require_same(self.path, self._begun_with(), self.info)
+            remove_partial_files(self.work)
+            self.n_written = self._recover()
+            return
+        self.path.unlink(missing_ok=True)
+        for old in self.work.iterdir():
+            if old.name != LOCK_FILE:
+                old.unlink()
+        self._sentences.touch()
+        (self.work / "info.json").write_text(json.dumps(asdict(self.info), indent=2) + "\n")
+        self._create()
 
     def __enter__(self) -> Self:
         return self
@@ -300,7 +303,7 @@ class VectorWriter:
     def _give_up(self) -> None:
         """Keep what can be resumed; delete an output that this run created if it is empty."""
         if self._is_new and not self.n_written:
-            _remove(self.path)
+            self.path.unlink(missing_ok=True)
             shutil.rmtree(self.work, ignore_errors=True)
         self.close()
 
@@ -431,17 +434,3 @@ def keep_lines(path: Path, count: int) -> None:
         for _, line in zip(range(count), lines, strict=False):
             end += len(line)
     os.truncate(path, end)
-
-
-def _empty(folder: Path) -> None:
-    """Remove everything from a folder but its lock."""
-    for path in folder.iterdir():
-        if path.name != LOCK_FILE:
-            _remove(path)
-
-
-def _remove(path: Path) -> None:
-    if path.is_dir():
-        shutil.rmtree(path)
-    else:
-        path.unlink(missing_ok=True)

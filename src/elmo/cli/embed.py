@@ -12,7 +12,6 @@ from elmo.cli.main import (
     STOPPED,
     Flags,
     app,
-    load_model,
     say,
     told_of_cut_words,
 )
@@ -54,6 +53,7 @@ def embed(
 
     check_paths(source, output, settings)  # before the model is loaded, which takes a while
     from elmo.bulk.embed_file import embed_file
+    from elmo.embedder import load_model
 
     model = load_model(choice, settings)
     try:
@@ -109,6 +109,7 @@ def cache(
     """
     from tqdm import tqdm
 
+    from elmo.embedder import load_model
     from elmo.text.files import refuse_to_replace
     from elmo.text.vocabulary import Vocabulary
     from elmo.weights.token_file import write_token_file

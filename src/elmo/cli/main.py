@@ -15,7 +15,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_args
+from typing import Annotated, Any, get_args
 
 import cyclopts
 from cyclopts import ArgumentCollection, CycloptsError, Parameter, UnknownOptionError
@@ -33,10 +33,7 @@ from elmo.errors import (
     reason_of,
 )
 from elmo.runtime.files import output_errors
-from elmo.settings import EmbedSettings, Group, ModelChoice
-
-if TYPE_CHECKING:
-    from elmo.embedder import ELMo
+from elmo.settings import Group
 
 COMMANDS = ("embed", "models", "language", "prepare", "train", "task", "analyze", "bench")
 """Modules of commands; importing one registers its commands with `app`."""
@@ -247,24 +244,4 @@ def left_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return "\n".join(
         "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
         for line in lines
-    )
-
-
-def load_model(choice: ModelChoice, settings: EmbedSettings | None = None) -> ELMo:
-    """Load the model that was chosen."""
-    from elmo.embedder import ELMo
-    from elmo.text.vocabulary import Vocabulary
-    from elmo.weights.token_file import TokenFile
-
-    token_file = None
-    if settings is not None and settings.token_file is not None:
-        words = settings.token_vocabulary
-        token_file = TokenFile(settings.token_file, Vocabulary.read(words) if words else None)
-    return ELMo.from_pretrained(
-        choice.model,
-        options=choice.options,
-        weights=choice.weights,
-        precision=choice.precision,
-        device=choice.device,
-        token_file=token_file,
     )

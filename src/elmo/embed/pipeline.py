@@ -8,13 +8,13 @@ result for each sentence, in host memory or where it was computed.
 
 from __future__ import annotations
 
+import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from importlib.resources import files
-from itertools import chain
 from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
@@ -25,7 +25,7 @@ from torch import Tensor
 from elmo.backends import host_copies
 from elmo.backends.base import SHARED_BYTES, Backend, ListedSentences, Sentences
 from elmo.config import ElmoConfig
-from elmo.errors import ConfigError, ElmoError
+from elmo.errors import ConfigError, ElmoError, ElmoWarning
 from elmo.model.bilm import CarriedState, State, runs, step_runs, zero_state
 from elmo.model.word_lookup import WordLookup
 from elmo.runtime.devices import exact_products, is_out_of_memory
@@ -101,6 +101,7 @@ class Pipeline:
         """What the policy "carry" goes on from, a row for each row of the batch."""
         self.n_cut_words = 0
         """How many words so far were longer than the model reads and lost their end."""
+        self._has_warned = False
         self._starts: dict[StatePolicy, State] = {}
 
     def windows(
@@ -133,9 +134,32 @@ class Pipeline:
             (window, self.batches(window, selection, policy, batch_size, batch_tokens))
             for window in self.windows(sentences, policy, batch_size, batch_tokens)
         )
-        if policy == "carry":
-            return chain.from_iterable(deliver_windows([one], dtype) for one in computed)
-        return deliver_windows(computed, dtype)
+        waited_for = ([one] for one in computed) if policy == "carry" else [computed]
+        return self._delivered(waited_for, dtype)
+
+    def _delivered(
+        self,
+        groups: Iterable[Iterable[tuple[list[Words], Iterable[EmbeddedBatch]]]],
+        dtype: OutputDtype,
+    ) -> Iterator[tuple[list[Words], list[Array]]]:
+        """Deliver groups of windows, one group after another."""
+        for windows in groups:
+            for window, vectors in deliver_windows(windows, dtype):
+                if self.n_cut_words:
+                    self.warn_of_cut_words()
+                yield window, vectors
+
+    def warn_of_cut_words(self) -> None:
+        """Warn once of words that were longer than the model reads, if there were any."""
+        if self.n_cut_words and not self._has_warned:
+            self._has_warned = True
+            unit = "characters" if self.config.has_alphabet else "bytes"
+            warnings.warn(
+                f"words longer than the {self.config.max_characters - 2} {unit} that the model "
+                f"reads were cut ({self.n_cut_words} so far; n_cut_words goes on counting)",
+                ElmoWarning,
+                stacklevel=3,
+            )
 
     def batches(
         self,
@@ -171,8 +195,8 @@ class Pipeline:
                 numbers = [first + place for place in places]
                 sizes = [lengths[place] for place in places]
                 filled = len(sizes) - sizes.count(0)  # sentences come with the longest first
-                chosen = window.take(places[:filled])
-                pieces = self._pieces(chosen, filled, start, selection, selection.depth)
+                depth = selection.depth
+                pieces = self._pieces(window, places[:filled], sizes, start, selection, depth)
                 for part, vectors, _ in pieces:
                     yield EmbeddedBatch(numbers[part], sizes[part], vectors)
                     del vectors  # the next batch may need its memory
@@ -234,73 +258,49 @@ class Pipeline:
             listed = ListedSentences(self.words, batch)
             embedded: list[EmbeddedBatch] = []
             finals: list[State] = []
-            pieces = self._pieces(listed, len(batch), start, selection, self.config.n_layers)
+            places, sizes = list(range(len(batch))), listed.sizes
+            pieces = self._pieces(listed, places, sizes, start, selection, self.config.n_layers)
             for part, vectors, final in pieces:
-                numbers = list(range(first, first + len(batch))[part])
-                sizes = list(map(len, batch[part]))
-                embedded.append(_without_boundaries(EmbeddedBatch(numbers, sizes, vectors)))
+                numbers = [first + place for place in places[part]]
+                embedded.append(_without_boundaries(EmbeddedBatch(numbers, sizes[part], vectors)))
                 finals.append(final)
             self.carried.keep(State(*(torch.cat(parts, 2) for parts in zip(*finals, strict=True))))
             yield from embedded
 
     # --- one batch --------------------------------------------------------------------------------
 
-    def read(
-        self, sentences: Sequence[Words], start: State, depth: int
-    ) -> tuple[list[Tensor], State]:
-        """Run the backend over a few sentences as they are; see `_run`."""
-        return self._run(ListedSentences(self.words, sentences), start, depth)
-
-    def _run(self, sentences: Sentences, start: State, depth: int) -> tuple[list[Tensor], State]:
-        """Run the backend over one batch.
-
-        Args:
-            sentences: Words, none empty; boundaries only where they are to be read.
-            start: The state before the first word, a row for each sentence.
-            depth: Recurrent layers that are wanted.
-
-        Returns:
-            Layers 0 to depth, each `(n, dim)` for the n words of all sentences; the final state.
-        """
-        vectors, index, n_cut = sentences.words()
-        context_free = vectors[index]
-        layers = [torch.cat([context_free, context_free], dim=1)]
-        final = start
-        if depth > 0:
-            with torch.no_grad():
-                upper, final = self.backend.contextualize(
-                    vectors, index, sentences.sizes, start, depth
-                )
-            layers += upper
-        self.n_cut_words += n_cut  # at the end: a batch that does not fit is run again
-        return layers, final
-
     def _pieces(
-        self, sentences: Sentences, rows: int, start: State, selection: Selection, depth: int
+        self,
+        window: Sentences,
+        places: list[int],
+        sizes: list[int],
+        start: State,
+        selection: Selection,
+        depth: int,
     ) -> Iterator[tuple[slice, Tensor, State]]:
         """Run the backend over one batch, in halves if the GPU's memory does not hold it.
 
         Args:
-            sentences: See `_run`.
-            rows: How many sentences.
+            window: Sentences, among them those of the batch.
+            places: Which of them; none is empty.
+            sizes: How many words each of these has.
             start: The state before the first word: a row for each sentence, or one for all.
             selection: Which layers are wanted.
             depth: Recurrent layers that are computed; more than wanted where state is carried.
 
         Yields:
-            Which sentences, their vectors, and the state after each of them.
+            Which of the batch's sentences, their vectors, and the state after each of them.
         """
         limits = self.backend.limits
-        waiting = [slice(0, rows)] if rows else []
+        waiting = [slice(0, len(places))] if places else []
         while waiting:
             part = waiting.pop()
-            piece = sentences.take(part)
-            n_sentences, n_words = part.stop - part.start, sum(piece.sizes)
+            n_sentences, n_words = part.stop - part.start, sum(sizes[part])
             done = None
             largest = n_words if limits.fitting_tokens is None else limits.fitting_tokens
             if n_sentences == 1 or n_words <= largest:
-                own = start.repeat(n_sentences) if start.rows == 1 else start.take(part)
-                done = self._try(piece, own, selection, depth)
+                rows = start if start.rows == 1 else start.take(part)
+                done = self._try(window, places[part], sizes[part], rows, selection, depth)
             if done is not None:
                 yield part, *done
                 done = None  # the next one may need its memory
@@ -314,20 +314,59 @@ class Pipeline:
                 waiting += [slice(middle, part.stop), slice(part.start, middle)]
 
     def _try(
-        self, sentences: Sentences, start: State, selection: Selection, depth: int
+        self,
+        window: Sentences,
+        places: list[int],
+        sizes: list[int],
+        start: State,
+        selection: Selection,
+        depth: int,
     ) -> tuple[Tensor, State] | None:
         """Run the backend over one batch; return None if a GPU's memory does not hold it."""
         try:
             with self.backend.computing():
-                layers, final = self._run(sentences, start, depth)
+                layers, final = self._run(window, places, sizes, start, depth)
                 return selection.choose(layers[: selection.depth + 1]), final
         except RuntimeError as error:
             if not is_out_of_memory(error):
                 raise
         # Here, not above: what the error holds must be free for the next try.
         torch.cuda.empty_cache()
-        self.backend.limits.fitting_tokens = sum(sentences.sizes) // 2
+        self.backend.limits.fitting_tokens = sum(sizes) // 2
         return None
+
+    def read(
+        self, sentences: Sequence[Words], start: State, depth: int
+    ) -> tuple[list[Tensor], State]:
+        """Run the backend over a few sentences, which may hold boundaries; see `_run`."""
+        listed = ListedSentences(self.words, sentences)
+        return self._run(listed, list(range(len(sentences))), listed.sizes, start, depth)
+
+    def _run(
+        self, window: Sentences, places: list[int], sizes: list[int], start: State, depth: int
+    ) -> tuple[list[Tensor], State]:
+        """Run the backend over one batch.
+
+        Args:
+            window: See `_pieces`.
+            places: See `_pieces`.
+            sizes: See `_pieces`.
+            start: The state before the first word: a row for each sentence, or one for all.
+            depth: Recurrent layers that are wanted.
+
+        Returns:
+            Layers 0 to depth, each `(n, dim)` for the n words of all sentences; the final state.
+        """
+        vectors, index, n_cut = window.take(places).words()
+        context_free = vectors[index]
+        layers = [torch.cat([context_free, context_free], dim=1)]
+        final = start.repeat(len(places)) if start.rows == 1 else start
+        if depth > 0:
+            with torch.no_grad():
+                upper, final = self.backend.contextualize(vectors, index, sizes, final, depth)
+            layers += upper
+        self.n_cut_words += n_cut  # at the end: a batch that does not fit is run again
+        return layers, final
 
 
 def burn_in_sentences() -> list[Words]:
