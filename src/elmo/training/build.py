@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 
 import torch
@@ -90,18 +91,12 @@ def build_model(settings: TrainSettings, vocabulary: Vocabulary) -> Built:
 
 def to_checkpoint(model: LanguageModel, vocabulary: Vocabulary) -> Checkpoint:
     """Return a model as a checkpoint, with its output layer and words."""
-    saved = model.bilm.to_checkpoint()
     softmax = {
         name: tensor.detach().cpu().float().contiguous()
         for name, tensor in model.output.to_tensors().items()
     }
-    return Checkpoint(
-        config=saved.config,
-        tensors=saved.tensors,
-        vocabulary=vocabulary,
-        alphabet=saved.alphabet,
-        softmax=softmax,
-    )
+    saved = model.bilm.to_checkpoint()
+    return dataclasses.replace(saved, vocabulary=vocabulary, softmax=softmax)
 
 
 # --- random weights ------------------------------------------------------------------------------

@@ -53,7 +53,10 @@ def encode_characters(
         assert convolution.bias is not None
         # (n_distinct, width, number): response of each filter to each character at each offset
         table = torch.einsum("cd,fdo->cof", characters, convolution.weight)
-        parts = [_maxima(table, places[rows, :length]) for rows, length in slices]
+        parts: list[Tensor] = [
+            _WindowMaxima.apply(table, places[rows, :length])  # type: ignore[no-untyped-call]
+            for rows, length in slices
+        ]
         maxima.append(torch.cat(parts) + convolution.bias)
     back = torch.empty_like(order)
     back[order] = torch.arange(len(order))
@@ -79,11 +82,6 @@ def _slices(encoder: CharacterEncoder, ids: Tensor, padding: int) -> Iterator[tu
         if is_last or (end + 1 - start) * needed[end] * most_filters > _SLICE_VALUES:
             yield order[start:end], needed[end - 1]
             start = end
-
-
-def _maxima(table: Tensor, places: Tensor) -> Tensor:
-    maxima: Tensor = _WindowMaxima.apply(table, places)  # type: ignore[no-untyped-call]
-    return maxima
 
 
 class _WindowMaxima(torch.autograd.Function):

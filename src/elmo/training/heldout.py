@@ -10,10 +10,8 @@ from tqdm.auto import tqdm
 
 from elmo.errors import InputError, WeightsError
 from elmo.hub.names import open_model
-from elmo.model.checkpoint import Checkpoint
 from elmo.model.perplexity import Perplexity
 from elmo.runtime.devices import find_device
-from elmo.text.vocabulary import Vocabulary
 from elmo.training.build import build_model, model_ids
 from elmo.training.corpus.shards import Corpus
 from elmo.training.language_model import LanguageModel, measure
@@ -60,7 +58,15 @@ def heldout_perplexity(
     """
     corpus = Corpus.open(folder)
     place = find_device(device)
-    _require_same_words(name, open_model(name), corpus.vocabulary, folder)
+    checkpoint = open_model(name)
+    known, expected = checkpoint.vocabulary, corpus.vocabulary
+    if not checkpoint.softmax or known is None:
+        raise WeightsError(f"{name} has no output layer: it cannot predict words")
+    if known.words != expected.words:
+        raise InputError(
+            f"{name} predicts {len(known):,} words that are not the {len(expected):,} of the "
+            f"vocabulary of {folder}: prepare the text with --vocabulary and the model's vocab.txt"
+        )
     settings = TrainSettings(start_from=name, data=folder)
     model = build_model(settings, corpus.vocabulary).model.to(place)
     streams = heldout_streams(corpus, model, settings.unroll)
@@ -79,16 +85,3 @@ def heldout_perplexity(
         n_words=counts.words,
         n_unknown=counts.unknown,
     )
-
-
-def _require_same_words(
-    name: str, checkpoint: Checkpoint, expected: Vocabulary, folder: Path
-) -> None:
-    known = checkpoint.vocabulary
-    if not checkpoint.softmax or known is None:
-        raise WeightsError(f"{name} has no output layer: it cannot predict words")
-    if known.words != expected.words:
-        raise InputError(
-            f"{name} predicts {len(known):,} words that are not the {len(expected):,} of the "
-            f"vocabulary of {folder}: prepare the text with --vocabulary and the model's vocab.txt"
-        )

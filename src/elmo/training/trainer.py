@@ -166,7 +166,9 @@ class _Run:
         rate = self.hyperparameters.learning_rate
         self.optimizer = make_optimizer(self.model, settings, rate)
         self.streams = self._make_streams()
-        self.heldout = self._make_heldout()
+        self.heldout = heldout_streams(self.corpus, self.model, settings.unroll)
+        if self.heldout is None:
+            self.notes.append("the corpus has no held-out text: nothing can be measured")
         self.progress = Progress()
         own_rows = self.rows // processes.world
         self.gradients = Gradients(
@@ -198,12 +200,6 @@ class _Run:
             rank=self.processes.rank,
             world=self.processes.world,
         )
-
-    def _make_heldout(self) -> Streams | None:
-        streams = heldout_streams(self.corpus, self.model, self.settings.unroll)
-        if streams is None:
-            self.notes.append("the corpus has no held-out text: nothing can be measured")
-        return streams
 
     def _begin(self) -> None:
         """Open the log; only the first process writes."""
@@ -237,7 +233,7 @@ class _Run:
             self.gradients.set_phase(self._head_only())
             if self.progress.step == 0 and settings.start_from is not None:
                 self._validate()  # the model before
-            while self._done() < 1 and not self._is_out_of_patience():
+            while self._done() < 1 and not 0 < settings.patience <= self.progress.n_worse:
                 self._step(batches)
                 step = self.progress.step
                 if step % settings.log_every == 0:
@@ -331,9 +327,6 @@ class _Run:
         }[unit]
         return so_far / amount
 
-    def _is_out_of_patience(self) -> bool:
-        return 0 < self.settings.patience <= self.progress.n_worse
-
     # --- logging ----------------------------------------------------------------------------------
 
     def _mean_loss(self) -> float:
@@ -379,7 +372,10 @@ class _Run:
             return
         loss, perplexity = 0.0, Perplexity(forward=0, backward=0)
         if self.processes.is_first:  # alone: the result does not depend on the number of processes
-            limit = math.ceil(self._heldout_tokens() / self.heldout.rows)
+            # The full softmax is slow on a CPU.
+            on_cpu = self.processes.device.type == "cpu"
+            n_tokens = self.settings.validate_tokens or (20_000 if on_cpu else 200_000)
+            limit = math.ceil(n_tokens / self.heldout.rows)
             result = measure(self.model, self.heldout.one_pass(limit), self.processes.device)
             loss, perplexity = result.loss, result.perplexity
         loss = self.processes.broadcast(loss)
@@ -406,11 +402,6 @@ class _Run:
                 self._save_model(BEST)
         else:
             self.progress = dataclasses.replace(progress, n_worse=progress.n_worse + 1)
-
-    def _heldout_tokens(self) -> int:
-        """Return how many tokens to measure on; with the full softmax they are slow on a CPU."""
-        on_cpu = self.processes.device.type == "cpu"
-        return self.settings.validate_tokens or (20_000 if on_cpu else 200_000)
 
     # --- saving -----------------------------------------------------------------------------------
 

@@ -17,7 +17,7 @@ from elmo.training.corpus import shards
 from elmo.training.corpus.prepare import prepare
 from elmo.training.corpus.settings import PrepareSettings
 from elmo.training.corpus.shards import Corpus, Shard
-from training.corpus.test_prepare import all_rare_words
+from training.corpus.test_prepare import all_rare_words, counts_of
 
 TEXT = "the cat sat\nthe dog sat\n\nthe unique word 河 sat\n" * 10
 
@@ -124,7 +124,7 @@ def test_a_corpus_is_opened_with_its_words_numbers_and_rare_spelling(folder):
 
 def test_counts_agree_with_the_training_text(folder):
     corpus = Corpus.open(folder)
-    counts = corpus.counts()
+    counts = np.array(counts_of(corpus))
     n_words = len(corpus.vocabulary)
     tokens = np.concatenate([shard.tokens for shard in corpus.train])
     np.testing.assert_array_equal(
@@ -203,7 +203,3 @@ def test_a_vocabulary_that_disagrees_with_the_manifest_is_refused(folder):
     path.write_text(words.replace("sat", "sit"), encoding="utf-8")
     with pytest.raises(InputError, match=r"vocab\.txt is not the vocabulary"):
         Corpus.open(folder)
-    path.write_text(words, encoding="utf-8")
-    (folder / "counts.txt").write_text("1\n2\n")
-    with pytest.raises(InputError, match=r"counts\.txt has 2 lines"):
-        Corpus.open(folder).counts()

@@ -14,9 +14,9 @@ from __future__ import annotations
 import itertools
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import get_args
+from typing import TypeVar, get_args
 
 from tqdm import tqdm
 
@@ -53,12 +53,14 @@ from elmo.training.corpus.shards import (
     REPORT_FILE,
     SPECIALS,
     VOCABULARY_FILE,
-    FileFacts,
     Manifest,
     SplitCounts,
 )
 from elmo.training.corpus.sources import BLOCK_CHARACTERS, BlockReader, find_files
 from elmo.training.corpus.workers import Mapper, default_workers, workers
+
+Job = TypeVar("Job", CountJob, ShardJob)
+Facts = TypeVar("Facts")
 
 _SPLITS: tuple[Split, ...] = get_args(Split)
 _NOT_CHOSEN = frozenset({*SPECIALS, "!!!MAXTERMID"})  # the last is skipped by readers of lists
@@ -251,11 +253,9 @@ class _Run:
             )
             for first in range(0, len(self.parts), PARTS_A_LIST)
         ]
-        known = {job.path: read_count_facts(job.path) for job in jobs}
-        done = self._map(write_counts, [job for job in jobs if known[job.path] is None])
         counts: Counts = {split: [] for split in _SPLITS}
-        for job in tqdm(jobs, desc="count", unit="list", disable=self._silent):
-            for split, found in (known[job.path] or next(done)).items():
+        for _, facts in self._completed(jobs, read_count_facts, write_counts, "count"):
+            for split, found in facts.items():
                 counts[split] += found
         return counts, [job.path for job in jobs]
 
@@ -303,12 +303,23 @@ class _Run:
                 plan_shards([part.words for part in counts[split]], self.settings.shard_words)
             )
         ]
-        known = {job.path: read_shard_facts(job.path) for job in jobs}
-        done = self._map(write_shard, [job for job in jobs if known[job.path] is None])
         return {
-            job.path.name: (job.split, known[job.path] or next(done))
-            for job in tqdm(jobs, desc="write", unit="shard", disable=self._silent)
+            job.path.name: (job.split, facts)
+            for job, facts in self._completed(jobs, read_shard_facts, write_shard, "write")
         }
+
+    def _completed(
+        self,
+        jobs: Sequence[Job],
+        read: Callable[[Path], Facts | None],
+        write: Callable[[Job], Facts],
+        title: str,
+    ) -> Iterator[tuple[Job, Facts]]:
+        """Yield jobs and the facts of their files; files that exist are not written again."""
+        known = {job.path: read(job.path) for job in jobs}
+        done = self._map(write, [job for job in jobs if known[job.path] is None])
+        for job in tqdm(jobs, desc=title, unit="file", disable=self._silent):
+            yield job, known[job.path] or next(done)
 
     # --- the end ----------------------------------------------------------------------------------
 
@@ -335,7 +346,7 @@ class _Run:
             types=n_types,
             train=totals["train"],
             heldout=totals["heldout"],
-            files={name: FileFacts(f.size, f.sha256) for name, (_, f) in shards.items()},
+            files={name: facts.file for name, (_, facts) in shards.items()},
         )
 
     def _report(self, manifest: Manifest) -> PrepareReport:

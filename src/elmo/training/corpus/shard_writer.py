@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +16,7 @@ from elmo.runtime.array_files import Array, Stream, pack_words, stored_facts, wr
 from elmo.runtime.files import sha256_of
 from elmo.training.corpus.heldout_split import Split, SplitRule, select_split
 from elmo.training.corpus.part_files import Part, starts_of
+from elmo.training.corpus.shards import FileFacts
 
 Ids = npt.NDArray[np.uint32]
 
@@ -32,15 +34,12 @@ class ShardJob:
     """Place of `<UNK>` in the vocabulary."""
 
 
-@dataclass(frozen=True)
-class ShardFacts:
-    """What is known of a shard."""
+class ShardFacts(NamedTuple):
+    """What is known of a finished shard."""
 
-    n_words: int
     n_unknown: int
-    n_rare: int
-    sha256: str
-    size: int
+    """Words that are not in the vocabulary."""
+    file: FileFacts
 
 
 def write_shard(job: ShardJob) -> ShardFacts:
@@ -72,7 +71,7 @@ def write_shard(job: ShardJob) -> ShardFacts:
     }
     known = {"n_words": n_words, "n_unknown": n_unknown, "n_rare": len(rare)}
     sha256 = write_arrays(job.path, arrays, {"format": "elmo shard", "facts": json.dumps(known)})
-    return ShardFacts(**known, sha256=sha256, size=job.path.stat().st_size)
+    return ShardFacts(n_unknown, FileFacts(job.path.stat().st_size, sha256))
 
 
 def read_shard_facts(path: Path) -> ShardFacts | None:
@@ -80,7 +79,7 @@ def read_shard_facts(path: Path) -> ShardFacts | None:
     known = stored_facts(path)
     if known is None:
         return None
-    return ShardFacts(**known, sha256=sha256_of(path), size=path.stat().st_size)
+    return ShardFacts(known["n_unknown"], FileFacts(path.stat().st_size, sha256_of(path)))
 
 
 def plan_shards(part_words: Sequence[int], shard_words: int) -> list[list[int]]:

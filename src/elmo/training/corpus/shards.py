@@ -185,30 +185,15 @@ class Manifest:
             raise InputError(f"{path} is damaged or no manifest of a corpus: {error!r}") from None
 
 
+@dataclass(frozen=True)
 class Corpus:
-    """A folder that `elmo prepare` wrote; `Corpus.open` reads one.
+    """A folder that `elmo prepare` wrote; `Corpus.open` reads one."""
 
-    Args:
-        folder: Where it is.
-        manifest: Its description.
-        vocabulary: Its words.
-        train: Shards of the training split.
-        heldout: Shards of the held-out split.
-    """
-
-    def __init__(
-        self,
-        folder: Path,
-        manifest: Manifest,
-        vocabulary: Vocabulary,
-        train: list[Shard],
-        heldout: list[Shard],
-    ) -> None:
-        self.folder = folder
-        self.manifest = manifest
-        self.vocabulary = vocabulary
-        self.train = train
-        self.heldout = heldout
+    folder: Path
+    manifest: Manifest
+    vocabulary: Vocabulary
+    train: list[Shard]
+    heldout: list[Shard]
 
     @classmethod
     def open(cls, folder: Path | str) -> Corpus:
@@ -245,22 +230,6 @@ class Corpus:
         for name, facts in self.manifest.files.items():
             digest.update(f"{name} {facts.sha256}\n".encode())
         return digest.hexdigest()
-
-    def counts(self) -> npt.NDArray[np.int64]:
-        """Return how often each word of the vocabulary occurs in the training text, `(n_words,)`.
-
-        That of `<S>` and `</S>` is the number of sentences, of `<UNK>` that of unknown words.
-        """
-        path = self.folder / COUNTS_FILE
-        try:
-            counts = np.array(path.read_text(encoding="ascii").split(), np.int64)
-        except (OSError, ValueError) as error:
-            raise InputError(f"{path} cannot be read: {error}") from None
-        if len(counts) != len(self.vocabulary):
-            raise InputError(
-                f"{path} has {len(counts):,} lines, the vocabulary {len(self.vocabulary):,}"
-            )
-        return counts
 
 
 def _manifest_path(folder: Path) -> Path:
