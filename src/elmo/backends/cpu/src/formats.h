@@ -1,11 +1,15 @@
-// A format says how weights are stored and multiplied. GROUP inputs stand side by side in a lane of
-// 32 bits; `spread` copies the group of a row's inputs to all lanes, `add` multiplies and sums.
-// Where EXPANDS, weights are turned into float32 on the way, and for many rows once for all of them.
-// Where MATRIX_UNIT, a unit of its own multiplies 16 rows, 16 groups and 16 outputs at a time (AMX).
-// Where ROUNDS, rows are rounded to Input first, by `convert`, which gives the scale of the row; the
-// values of cells lie between -1 and 1, and `cells` rounds them by a scale known beforehand. Most of
-// them are near 0: where 8 bits are too few for them, they have two DIGITS, and `rests` gives the
-// second: what rounding left, FINER times as large, to be multiplied, too.
+// How weights are stored and multiplied: each format is a struct with the same members.
+//
+// GROUP inputs lie side by side in a lane of 32 bits; `spread` copies the group of a row's inputs
+// to all lanes, `add` multiplies and adds.
+// EXPANDS: weights are expanded to float32 as they are loaded, and for many rows once for all of
+// them.
+// WHOLE: sums are whole numbers, or are kept by the matrix unit, and cannot be continued in `out`.
+// MATRIX_UNIT: a unit of its own multiplies 16 rows, 16 groups and 16 outputs at a time (AMX).
+// ROUNDS: rows are rounded to Input first, by `convert`, which returns the scale of the row. The
+// values of cells lie between -1 and 1; `cells` rounds them by `cell_scale`, which is known
+// beforehand. Most of them are near 0: where 8 bits are too few for them, they have two DIGITS, and
+// `rests` returns the second: the rounding error, FINER times as large, to be multiplied, too.
 
 #pragma once
 
@@ -26,8 +30,7 @@ struct Lanes {
   typedef Input Vector __attribute__((vector_size(LANES * sizeof(Input))));
 };
 
-// Rounds a row to whole numbers from -bound to bound, all of them `shift` more than meant, and gives
-// its scale.
+// Rounds a row to whole numbers from -bound to bound, adds `shift` to each, and returns its scale.
 template <class Input>
 float round_row(const float* from, Input* to, int64_t n, float bound, int32_t shift = 0) {
   const float most = largest_magnitude(from, n);
@@ -114,7 +117,7 @@ struct Bfloat16Pairs {  // products of pairs of bfloat16 in one instruction
 };
 #endif
 
-struct Int8Words {  // 8-bit weights times 16-bit inputs: no rounding of inputs that would be felt
+struct Int8Words {  // 8-bit weights times 16-bit inputs: the rounding of inputs is negligible
   using Weight = int8_t;
   using Input = int16_t;
   using Sum = Ints;
@@ -164,7 +167,7 @@ struct Int8Words {  // 8-bit weights times 16-bit inputs: no rounding of inputs 
 };
 
 #if defined(__AVX512VNNI__)
-// What is left of values in steps of 1/127 when they are rounded to these, in finer steps.
+// The error of rounding values to multiples of 1/127, in steps that are FINER times smaller.
 Ints rest(Floats values) {
   const Floats steps = values * 127.f;
   return nearest((steps - ((steps + ROUNDING) - ROUNDING)) * FINER);
@@ -172,7 +175,7 @@ Ints rest(Floats values) {
 
 struct Int8Bytes {  // 8-bit weights times 8-bit inputs, four at a time
   using Weight = int8_t;
-  using Input = uint8_t;  // 128 more than meant: the instruction wants one side unsigned
+  using Input = uint8_t;  // 128 is added: the instruction wants one operand unsigned
   using Sum = Ints;
   using Loaded = __m512i;
   static constexpr int GROUP = 4;
@@ -204,8 +207,8 @@ struct Int8Bytes {  // 8-bit weights times 8-bit inputs, four at a time
 struct Bfloat16Tiles : Bfloat16Pairs {
   static constexpr bool WHOLE = true, MATRIX_UNIT = true;
   using Sum = float;
-  // Tiles 0 to 3 are the sums of two times 16 rows and two times 16 outputs; 4 and 5 hold rows, 6 and
-  // 7 weights. Only constants may name them.
+  // Tiles 0 to 3 are the sums of two times 16 rows and two times 16 outputs; 4 and 5 hold rows, 6
+  // and 7 weights. Only constants may name them.
   static void add_tiles() {
     _tile_dpbf16ps(0, 4, 6);
     _tile_dpbf16ps(1, 4, 7);

@@ -1,4 +1,4 @@
-// Products by the matrix unit (AMX), where the CPU has one; elsewhere there is nothing here.
+// Products by the matrix unit (AMX); empty where the CPU has none.
 
 #pragma once
 
@@ -17,11 +17,11 @@ namespace {
 
 #if defined(__AMX_TILE__)
 
-// The compiler does not know that the unit's instructions read memory: what they read is written by
-// now.
+// The compiler does not know that the unit's instructions read memory: this makes it complete all
+// stores before them.
 inline void finish_stores() { asm volatile("" ::: "memory"); }
 
-// Tells a thread's matrix unit that all of its tiles are 16 rows of 64 bytes.
+// Configures a thread's matrix unit: all of its tiles are 16 rows of 64 bytes.
 class MatrixUnit {
  public:
   MatrixUnit() {
@@ -36,7 +36,8 @@ class MatrixUnit {
   }
   ~MatrixUnit() { _tile_release(); }
 
-  // Whether the system lets this process use the unit: its registers are large, so it wants to know.
+  // Whether the system lets this process use the unit: it has to be asked once, as it saves the
+  // unit's large registers with each thread.
   static bool allowed() {
     constexpr long REQUEST_PERMISSION = 0x1023, TILE_DATA = 18;
     static const bool yes = syscall(SYS_arch_prctl, REQUEST_PERMISSION, TILE_DATA) == 0;
@@ -44,7 +45,11 @@ class MatrixUnit {
   }
 };
 
-// The same as `multiply_by_vectors` for formats of the matrix unit.
+// Does what `multiply_by_vectors` does, for formats of the matrix unit.
+//
+// One panel at a time (two tiles of 16 outputs), and for it pairs of tiles of 16 rows: four tiles
+// of sums stay in registers while all groups of inputs go by, so that each tile that is loaded is
+// multiplied twice. The next panel of the weight is prefetched meanwhile.
 template <class F>
 void multiply_by_unit(const Task& task, const Rows<F>& x) {
   using Weight = typename F::Weight;
@@ -69,11 +74,13 @@ void multiply_by_unit(const Task& task, const Rows<F>& x) {
       _tile_zero(2);
       _tile_zero(3);
       for (int64_t group = 0; group < matrix.groups; group += SIDE) {
+        // A share of the next panel, and of the rows of results that come next.
         const int64_t part = group / SIDE, parts = matrix.groups / SIDE;
-        fetch(weights + panel_weights, panel_weights * sizeof(Weight), pair * parts + part,
+        prefetch_share(weights + panel_weights, panel_weights * sizeof(Weight), pair * parts + part,
               pairs * parts);
-        task.expect(next_row + 2 * SIDE * part / parts, next_row + 2 * SIDE * (part + 1) / parts,
-                    next_panel, next_panel + 1);
+        task.prefetch_results(next_row + 2 * SIDE * part / parts,
+                              next_row + 2 * SIDE * (part + 1) / parts, next_panel,
+                              next_panel + 1);
         const char* const from = (const char*)(weights + group * GROUP_WEIGHTS);
         _tile_loadd(6, from, WEIGHT_STRIDE);
         _tile_loadd(7, from + ROW_BYTES, WEIGHT_STRIDE);
@@ -90,12 +97,14 @@ void multiply_by_unit(const Task& task, const Rows<F>& x) {
       _tile_stored(2, &sums[SIDE][0], SUM_STRIDE);
       _tile_stored(3, &sums[SIDE][SIDE], SUM_STRIDE);
       finish_stores();
+      // Sums (32, COLUMNS) -> float32, scaled where they are whole numbers, plus what they start
+      // from.
       for (int64_t r = 0; r < some; ++r)
         for (int v = 0; v < COLUMNS; v += LANES) {
           Floats sum = load_numbers(&sums[r][v]);
           if (matrix.scales) sum *= x.scales[row + r] * load(matrix.scales + column + v);
           float* const out = task.place(row + r, panel) + v;
-          if (task.goes_on) sum += load(out);
+          if (task.accumulates) sum += load(out);
           else if (task.start.values) sum += load(task.start.row(row + r) + column + v);
           store(out, sum);
         }

@@ -1,4 +1,4 @@
-// Memory that threads use again from call to call, for what they need on the way.
+// Memory that threads reuse from call to call, for intermediate results.
 
 #pragma once
 
@@ -8,15 +8,16 @@
 
 namespace {
 
-// Memory of one thread of a team, used again by the next call: fresh memory has to be cleared by the
-// system, page by page, which costs as much as a small product. What is taken begins with a line of
-// the cache and is zero.
-class Room {
+// Memory of one thread of a team, reused by the next call: fresh memory has to be cleared by the
+// system, page by page, which costs as much as a small product. Each block is aligned to a line of
+// the cache and zeroed. Calls allocate in a fixed order: the n-th block of a call is the n-th block
+// of the call before, made larger if need be.
+class Arena {
  public:
   void begin() { next_ = 0; }
 
   template <class T>
-  T* take(int64_t n) {
+  T* allocate(int64_t n) {
     if (next_ == blocks_.size()) blocks_.emplace_back();
     auto& block = blocks_[next_++];
     const size_t lines = (n * sizeof(T) + sizeof(Line) - 1) / sizeof(Line);
@@ -33,12 +34,12 @@ class Room {
   size_t next_ = 0;
 };
 
-// The rooms of a call's threads, and one more for what they share. They belong to the thread that
-// calls and go with it.
-std::vector<Room>& rooms(int64_t threads) {
-  static thread_local std::vector<Room> kept;
+// The arenas of a call's threads, and at the end one for what they share. They belong to the
+// calling thread and are freed with it.
+std::vector<Arena>& arenas(int64_t threads) {
+  static thread_local std::vector<Arena> kept;
   if (int64_t(kept.size()) <= threads) kept.resize(threads + 1);
-  for (Room& room : kept) room.begin();
+  for (Arena& arena : kept) arena.begin();
   return kept;
 }
 

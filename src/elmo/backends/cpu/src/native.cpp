@@ -1,7 +1,7 @@
-// Products with constant weights, and LSTM layers made of them, on one CPU.
+// Products with constant weights, and LSTM layers that consist of them, on one CPU.
 //
 // Built on demand for the instructions that the CPU has (see compiler.py); the plain reference is
-// PyTorch (linear.py, packed.py). Everything rests on one micro-kernel, `accumulate`: a few rows
+// PyTorch (products.py, model.py). Everything rests on one micro-kernel, `accumulate`: a few rows
 // times a few panels of the weight, with all sums in registers. What differs between numbers
 // (float32, float16, bfloat16, int8) is in the structs of formats.h.
 //
@@ -12,9 +12,9 @@
 //
 //   vectors.h      vectors as wide as the registers, and functions of them
 //   formats.h      how weights are stored and multiplied in each format
-//   memory.h       memory that threads use again
+//   memory.h       memory that threads reuse
 //   rows.h         how weights, rows of inputs, and what sums start from lie in memory
-//   task.h         what is to be multiplied; asking memory for it in time
+//   task.h         what is to be multiplied; prefetching it
 //   vector_unit.h  products by vectors: the micro-kernel, and blocks that stay in the cache
 //   matrix_unit.h  products by the matrix unit (AMX)
 //   threads.h      a team of threads
@@ -23,8 +23,8 @@
 //   lstm_layer.h   an LSTM layer over a packed batch
 //   reading.h      all layers of a few sentences
 //
-// All of it is one translation unit, so that the compiler sees through every call; here is only what
-// Python calls.
+// All of it is one translation unit, so that the compiler sees through every call; here is only
+// what Python calls.
 
 #include <cstdint>
 #include <memory>
@@ -41,7 +41,7 @@
 
 namespace {
 
-// --- formats by number ----------------------------------------------------------------------------
+// --- formats by number --------------------------------------------------------------------------
 
 enum Format {
   FLOAT32, FLOAT16, BFLOAT16, BFLOAT16_PAIRS, BFLOAT16_TILES, INT8_WORDS, INT8_BYTES, INT8_TILES
@@ -79,7 +79,7 @@ bool with_format(int format, const Work& work) {
 
 }  // namespace
 
-// --- for Python -----------------------------------------------------------------------------------
+// --- for Python ---------------------------------------------------------------------------------
 
 extern "C" {
 
@@ -124,7 +124,7 @@ void elmo_highway(int format, const Matrix* matrix, const float* bias, const flo
 }
 
 // out (words, filters) = the highest response of each filter to the windows of each word
-void elmo_filters(const Responses* responses, const Spellings* words, float* out,
+void elmo_filters(const Responses* responses, const Words* words, float* out,
                   int64_t threads) {
   highest_responses(*responses, *words, out, threads);
 }

@@ -1,4 +1,4 @@
-// Products in any format: the part of one thread, by the unit that the format is for, and a whole one
+// Products in any format: the part of one thread, by vectors or by the matrix unit, and a whole one
 // by many threads.
 
 #pragma once
@@ -27,30 +27,34 @@ void multiply(const Task& task, const Rows<F>& x) {
     multiply_by_vectors<F>(task, x);
 }
 
-// What a thread needs before it computes in a format.
+// Configures the matrix unit of a thread while it computes in a format that needs it.
 template <class F>
-class Ready {
+class UnitGuard {
 #if defined(__AMX_TILE__)
   std::optional<MatrixUnit> unit_;
 
  public:
-  Ready() {
+  UnitGuard() {
     if constexpr (F::MATRIX_UNIT) unit_.emplace();
   }
 #else
  public:
-  Ready() {}
+  UnitGuard() {}
 #endif
 };
 
 constexpr int64_t SLICE_ROWS = 512;  // whose inputs stay in the third-level cache
 
+// out (rows, panels * COLUMNS) = x (rows, inputs) W^T + bias.
+//
+// Threads share the outputs, not the rows: each reads its part of the weight once, and there is no
+// sum to be added up. Rows go by in slices, each of which a thread converts for itself.
 template <class F>
 void product(const Matrix& matrix, const float* x, int64_t rows, const float* bias, float* out,
              int64_t out_stride, int64_t threads) {
-  std::vector<Room>& own = rooms(threads);
+  std::vector<Arena>& own = arenas(threads);
   Team::run(threads, [&](Team& team, int64_t me) {
-    const Ready<F> ready;
+    const UnitGuard<F> ready;
     const int64_t first = team.begin(matrix.panels, me), end = team.begin(matrix.panels, me + 1);
     Rows<F> slice(matrix.groups, std::min(rows, SLICE_ROWS), own[me]);
     for (int64_t row = 0; row < rows; row += SLICE_ROWS) {

@@ -1,7 +1,7 @@
 // All layers of a few sentences.
 //
-// The same as bilm.py and packed.py do for any batch, in one call: between the layers of a short
-// sentence, a few lines of Python take longer than a word.
+// Computes what bilm.py and model.py compute for any batch, in one call: between the layers of a
+// short sentence, a few lines of Python take longer than a word.
 
 #pragma once
 
@@ -34,7 +34,8 @@ struct Reading {
   int64_t residual;  // whether inputs are added to the outputs of all layers but the first
 };
 
-// In which order the words of sentences are read; see batching.py.
+// In which order the words of sentences are read: time step after time step, in each the sentences
+// that still have a word, from longest to shortest; see `Packing` of elmo/model.
 struct Order {
   explicit Order(const Reading& reading) : sentences(reading.sentences) {
     const int64_t* const lengths = reading.lengths;
@@ -70,22 +71,29 @@ void copy_state(const Order& order, float* state, int64_t width, float* ordered,
   }
 }
 
+// Reads all sentences in one direction (0 forward, 1 backward), layer after layer.
+//
+// Inside, rows are in reading order: inputs and outputs (n, width), state (sentences, width or
+// cells). State and outputs of the caller are in the order of the sentences and are copied in and
+// out.
 template <class F>
 void read_direction(const Layer* layers, int64_t direction, const Reading& reading,
                     const Order& order, int64_t threads) {
-  static thread_local Room room;
-  room.begin();
+  static thread_local Arena arena;
+  arena.begin();
   const std::vector<int64_t>& places = order.places[direction];
   const int64_t n = places.size(), width = layers->hidden, cells = layers->cells;
-  int64_t* const words = room.take<int64_t>(n);
+  int64_t* const words = arena.allocate<int64_t>(n);
   for (int64_t k = 0; k < n; ++k) words[k] = reading.tokens[places[k]];
-  float* inputs = room.take<float>(n * width);
-  float* outputs = room.take<float>(n * width);
-  float* const hidden = room.take<float>(reading.sentences * width);
-  float* const memory = room.take<float>(reading.sentences * cells);
+  float* inputs = arena.allocate<float>(n * width);
+  float* outputs = arena.allocate<float>(n * width);
+  float* const hidden = arena.allocate<float>(reading.sentences * width);
+  float* const memory = arena.allocate<float>(reading.sentences * cells);
   for (int64_t number = 0; number < reading.depth; ++number) {
     const Layer& layer = layers[number];
     const bool first = number == 0;
+    // The first layer multiplies each distinct word once and reads products by index; the layers
+    // above multiply each place.
     product<F>(layer.input, first ? reading.vectors : inputs, first ? reading.n_vectors : n,
                layer.bias, reading.products, reading.products_stride, threads);
     const int64_t before = (number * 2 + direction) * reading.sentences;
@@ -101,9 +109,10 @@ void read_direction(const Layer* layers, int64_t direction, const Reading& readi
         threads);
     copy_state<true>(order, own_hidden, width, hidden, width);
     copy_state<true>(order, own_memory, reading.cells, memory, cells);
-    // What recurs is the output before the residual.
+    // What recurs is the output before the residual, which is why the state was copied first.
     if (!first && reading.residual)
       for (int64_t k = 0; k < n * width; ++k) outputs[k] += inputs[k];
+    // Each direction has its half of the columns.
     for (int64_t k = 0; k < n; ++k)
       std::copy_n(outputs + k * width, width,
                   reading.outputs + ((number * n + places[k]) * 2 + direction) * width);

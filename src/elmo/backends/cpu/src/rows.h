@@ -12,12 +12,12 @@
 
 namespace {
 
-// A weight as native.py lays it out: panels of COLUMNS outputs, in each of them group after group of
-// inputs, in each group one output after another.
+// A weight as native.py lays it out: panels of COLUMNS outputs, in each of them group after group
+// of inputs, in each group one output after another.
 struct Matrix {
   const void* weights;
   const float* scales;   // of the outputs of an int8 weight, else null
-  const float* offsets;  // what the sums of `Int8Bytes` have too much, else null
+  const float* offsets;  // to be subtracted from the sums of `Int8Bytes`, else null
   int64_t inputs, groups, panels;
 };
 
@@ -38,8 +38,8 @@ struct Table {
 
 constexpr int64_t UNIT_SIDE = 16;  // rows, groups and outputs of the matrix unit's tiles
 
-// How rows are cut into tiles: of at most MAX_ROWS, all of nearly the same height; or, for the matrix
-// unit, of 16, the last of them not filled.
+// How rows are cut into tiles: of at most MAX_ROWS rows, all of nearly the same height, so that no
+// tile is nearly empty; or, for the matrix unit, of 16, the last padded.
 template <class F>
 struct Tiles {
   int64_t rows;
@@ -74,12 +74,13 @@ class Rows {
   using Spot = typename Tiles<F>::Spot;
   static constexpr int64_t DEPTH = F::GROUP * (F::MATRIX_UNIT ? UNIT_SIDE : 1);
 
-  Rows(int64_t groups, int64_t rows, Room& room)
-      : scales(room.take<float>(F::ROUNDS ? rows : 0)), width_(groups * F::GROUP),
-        values_(room.take<Input>(room_for(rows) * width_)),
-        row_(room.take<Input>(F::ROUNDS ? width_ : 0)) {}
+  Rows(int64_t groups, int64_t rows, Arena& arena)
+      : scales(arena.allocate<float>(F::ROUNDS ? rows : 0)), width_(groups * F::GROUP),
+        values_(arena.allocate<Input>(capacity_for(rows) * width_)),
+        row_(arena.allocate<Input>(F::ROUNDS ? width_ : 0)) {}
 
-  // Takes over `rows` rows of `inputs` values.
+  // Copies `rows` rows of `inputs` values into the layout, rounded where the format rounds. What
+  // fills the last group stays zero: weights there are zero, too, but 0 times NaN would not be.
   void set(const Table& from, int64_t inputs, int64_t rows) {
     const Tiles<F> tiles{rows};
     for (int64_t r = 0; r < rows; ++r) {
@@ -102,7 +103,7 @@ class Rows {
                     k % DEPTH];
   }
 
-  // Puts an aligned run of LANES inputs there.
+  // Stores an aligned run of LANES inputs of a row.
   template <class Vector>
   void put(const Spot& spot, int64_t k, Vector values) {
     Input* const to = place(spot, k);
@@ -125,7 +126,7 @@ class Rows {
   float* const scales;  // of the rows, where the format rounds them
 
  private:
-  static int64_t room_for(int64_t rows) {
+  static int64_t capacity_for(int64_t rows) {
     return F::MATRIX_UNIT ? Tiles<F>{rows}.count() * UNIT_SIDE : rows;
   }
 

@@ -15,9 +15,9 @@
 
 namespace {
 
-// Threads that work on the same thing and wait for each other. Between two pieces of work they look
-// out for the next one, most of the time without sleeping: to wake a thread takes as long as a small
-// product. So whoever keeps a team should have work for it, and end it soon.
+// Threads that work on the same thing and wait for each other at barriers. Between two pieces of
+// work they spin, most of the time without sleeping: to wake a thread takes as long as a small
+// product. So a team should be kept only where there is work for it, and not for long.
 class Team {
  public:
   using Work = std::function<void(Team&, int64_t me)>;
@@ -26,7 +26,7 @@ class Team {
     try {
       for (int64_t n = 1; n < wanted; ++n) others_.emplace_back([this, n] { serve(n); });
     } catch (const std::system_error&) {
-      // The system gives no more threads: go on with those there are.
+      // The system has no more threads: go on with these.
     }
     size_ = 1 + int64_t(others_.size());
   }
@@ -37,7 +37,8 @@ class Team {
   }
   Team(const Team&) = delete;
 
-  // Runs with the team that the calling thread keeps, else with one that lives as long as the call.
+  // Runs `work` on the team that the calling thread keeps, else on one that lives as long as the
+  // call.
   static void run(int64_t wanted, const Work& work) {
     if (kept() && kept()->size() == wanted) kept()->run(work);
     else Team(wanted).run(work);
@@ -51,9 +52,11 @@ class Team {
 
   int64_t size() const { return size_; }
 
-  // The share of n things that belongs to one thread.
+  // Where the share of one thread begins, of n things; it ends where the next thread's begins.
   int64_t begin(int64_t n, int64_t me) const { return n * me / size_; }
 
+  // A barrier: the last thread to arrive opens it by the number of the round. Writes before it are
+  // visible to all threads behind it (release, acquire).
   void wait() {
     if (size_ == 1) return;
     const int64_t round = round_.load(std::memory_order_acquire);
@@ -66,6 +69,8 @@ class Team {
   }
 
  private:
+  // `begun_` is the number of pieces of work so far: others start when it changes. The calling
+  // thread is number 0 and works, too; the barrier keeps it until all are done with `work`.
   void run(const Work& work) {
     work_ = &work;
     begun_.fetch_add(1, std::memory_order_release);
@@ -82,8 +87,8 @@ class Team {
     }
   }
 
-  // What is waited for comes within microseconds, unless the machine is busy with other things, which
-  // then have the core; after some milliseconds it is no longer looked for all the time.
+  // Spins: a change comes within microseconds, unless the machine is busy with other things, which
+  // get the core by `yield`; after some milliseconds it is looked for only now and then.
   static void wait_for_change(const std::atomic<int64_t>& number, int64_t from) {
     constexpr int64_t PATIENCE = 1 << 17;
     for (int64_t turn = 1; number.load(std::memory_order_acquire) == from; ++turn) {

@@ -1,6 +1,6 @@
-// Vectors of numbers, as wide as the registers of the CPU, and what is computed with them: LANES
-// values at a time, with operators of the compiler wherever it has them. Here, too, is how much of a
-// product is held in registers at once, which follows from their number.
+// Vectors of numbers, as wide as the registers of the CPU, and functions of them: LANES values at a
+// time, with operators of the compiler wherever it has them. Here, too, is how much of a product is
+// kept in registers at once, which follows from their number.
 
 #pragma once
 
@@ -24,9 +24,9 @@ constexpr int MAX_ROWS = 6;  // 12 registers for sums
 #endif
 constexpr int VECTORS = 2;  // of a panel
 constexpr int COLUMNS = VECTORS * LANES;
-constexpr int64_t LINE = 64;  // bytes that memory gives at once
+constexpr int64_t LINE = 64;  // bytes of a line of the cache
 constexpr int GATES = 4;
-constexpr int UNIT_PANELS = 4;  // the least that a thread does of a layer: all gates of
+constexpr int UNIT_PANELS = 4;  // the smallest part of a layer that a thread computes: all gates of
 constexpr int UNIT_CELLS = UNIT_PANELS * COLUMNS / GATES;  // so many cells
 
 typedef float Floats __attribute__((vector_size(LANES * 4)));
@@ -66,7 +66,7 @@ Ints nearest(Floats values) {
 
 constexpr float FINER = 254.f;  // half a step is at most 127 finer ones
 
-// Written out, as the compiler makes comparisons and choices of most ways to say this.
+// By intrinsics: from most portable forms the compiler makes a comparison and a choice.
 Floats bounded(Floats values, float bound) {
 #if defined(__AVX512F__)
   return (Floats)_mm512_max_ps(_mm512_min_ps((__m512)values, (__m512)all(bound)),
@@ -110,8 +110,9 @@ Floats sigmoid_times_tanh(Floats x, Floats y) {
   return (1.f - e) / ((1.f + exponential(-x)) * (1.f + e));
 }
 
+// The largest absolute value of n values.
 float largest_magnitude(const float* values, int64_t n) {
-  float most[LANES] = {};  // side by side, for the compiler to see that they are independent
+  float most[LANES] = {};  // independent of each other, so that the compiler uses vectors
   int64_t k = 0;
   for (; k + LANES <= n; k += LANES)
     for (int lane = 0; lane < LANES; ++lane) {

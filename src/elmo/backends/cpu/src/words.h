@@ -1,4 +1,4 @@
-// What makes vectors of words: filters over their characters, and highways.
+// From characters to vectors of words: filters, and highways.
 
 #pragma once
 
@@ -18,25 +18,28 @@
 
 namespace {
 
-// --- filters over characters ----------------------------------------------------------------------
+// --- filters over characters --------------------------------------------------------------------
 
-// What each filter makes of each character at each offset of a window.
+// Responses of each filter to each character at each offset of a window.
 struct Responses {
   const float* table;      // a row of `filters` values for each; zero beyond a filter's width
   const int64_t* offsets;  // what is added to the row of a character at each offset
   const int32_t* widths;   // of the filters
   int64_t filters, widest;
-  int64_t characters;  // of a word's row: where no window may reach beyond
+  int64_t characters;  // of a word's row: no filter may reach beyond
 };
 
 // The characters of words, as rows of the table at offset 0: (words, windows + widest - 1).
-struct Spellings {
+struct Words {
   const int64_t* places;
   int64_t count, windows;
 };
 
-// Gives the highest response of N vectors of filters to the windows of a word; of a single vector only
-// `some` filters need be there.
+// Computes the highest response of N vectors of filters to the windows of a word; of a single
+// vector only the first `some` lanes are filters.
+//
+// A window is the sum of a row of the table for each offset. Sums and maxima of the N vectors stay
+// in registers; rows of the table are read from the cache.
 template <int N>
 void highest_response(const Responses& responses, const int64_t* places, int64_t windows,
                       int64_t filter, int64_t some, float* out) {
@@ -58,6 +61,7 @@ void highest_response(const Responses& responses, const int64_t* places, int64_t
         sums[v] += values;
       }
     }
+    // Filters too wide for this window would reach beyond the word's row: they skip it.
     for (int v = 0; v < N; ++v) {
       const Floats possible =
           widths[v] <= int32_t(responses.characters - window) ? sums[v] : all(-INFINITY);
@@ -67,8 +71,9 @@ void highest_response(const Responses& responses, const int64_t* places, int64_t
   for (int v = 0; v < N; ++v) std::memcpy(out + v * LANES, &most[v], bytes);
 }
 
-// Words go by for one part of the filters after another: that part of the table stays in the cache.
-void highest_responses(const Responses& responses, const Spellings& words, float* out,
+// Computes out (words, filters). Threads share the words. Each loops over parts of the filters and,
+// for each part, over all of its words: that part of the table's columns stays in the cache.
+void highest_responses(const Responses& responses, const Words& words, float* out,
                        int64_t threads) {
   constexpr int SOME = 4;
   Team::run(threads, [&](Team& team, int64_t me) {
@@ -89,22 +94,23 @@ void highest_responses(const Responses& responses, const Spellings& words, float
   });
 }
 
-// --- highways -------------------------------------------------------------------------------------
+// --- highways -----------------------------------------------------------------------------------
 
-// out = x + gate (transform - x), all of them (rows, matrix.inputs). A panel gives the transforms and
-// the gates, before their nonlinearities, of LANES outputs.
+// out = x + gate (transform - x), all of them (rows, matrix.inputs). A panel has the transforms
+// (first vector) and the gates (second vector) of LANES outputs, so that the thread that multiplied
+// them can finish them while they are in the first-level cache.
 template <class F>
 void highway(const Matrix& matrix, const float* bias, const float* x, int64_t rows, float* out,
              int64_t threads) {
   static_assert(VECTORS == 2);
   constexpr int64_t STRIDE = BLOCK_PANELS * COLUMNS;
   const int64_t width = matrix.inputs;
-  std::vector<Room>& own = rooms(threads);
+  std::vector<Arena>& own = arenas(threads);
   Team::run(threads, [&](Team& team, int64_t me) {
-    const Ready<F> ready;
+    const UnitGuard<F> ready;
     const int64_t first = team.begin(matrix.panels, me), end = team.begin(matrix.panels, me + 1);
     Rows<F> slice(matrix.groups, std::min(rows, SLICE_ROWS), own[me]);
-    float* const products = own[me].take<float>(std::min(rows, SLICE_ROWS) * STRIDE);
+    float* const products = own[me].allocate<float>(std::min(rows, SLICE_ROWS) * STRIDE);
     for (int64_t row = 0; row < rows; row += SLICE_ROWS) {
       const int64_t some = std::min(SLICE_ROWS, rows - row);
       slice.set({x + row * width, nullptr, width}, width, some);
@@ -113,6 +119,8 @@ void highway(const Matrix& matrix, const float* bias, const float* x, int64_t ro
         multiply<F>(Task{matrix, some, {bias, nullptr, 0}, products, STRIDE, panel,
                          panel + panels, 0},
                     slice);
+        // Products of a block, (some, BLOCK_PANELS * COLUMNS) -> columns of `out`; the last vector
+        // of a row may be cut, hence memcpy of `bytes`.
         for (int64_t r = 0; r < some; ++r)
           for (int64_t n = 0; n < panels; ++n) {
             const int64_t column = (panel + n) * LANES, place = (row + r) * width + column;

@@ -1,9 +1,10 @@
 // Vectors of a batch on a GPU, layer by layer -> arrays of the host, sentence by sentence.
 //
 // The host's memory is the limit: the system finds and clears each page of a new array when it is
-// first written, and every byte passes through pinned memory, which the GPU can write to. So there are
-// several independent threads. Each starts a copy of the vectors of some words to its pinned buffer,
-// waits for it, and writes them where they belong. The buffers are small enough to stay in the cache.
+// first written, and every byte passes through pinned memory, which the GPU can write to. So there
+// are several independent threads. Each starts a copy of the vectors of some words to its pinned
+// buffer, waits for it, and writes them where they belong. The buffers are small enough to stay in
+// the cache.
 
 #include <algorithm>
 #include <atomic>
@@ -33,7 +34,8 @@ struct Vectors {
 
   // Starts copies of the vectors of words from `begin` to `end`: (layers, end - begin, row). Layers
   // are far apart on the GPU: one copy for each.
-  int start_copies(const Driver& driver, int64_t begin, int64_t end, char* pinned, void* stream) const {
+  int start_copies(const Driver& driver, int64_t begin, int64_t end, char* pinned,
+                   void* stream) const {
     const int64_t bytes = (end - begin) * row_bytes;
     for (int64_t layer = 0; layer < layers; ++layer) {
       const uint64_t from = source + (layer * words() + begin) * row_bytes;
@@ -65,8 +67,8 @@ extern "C" {
 
 // Copies `(layers, words, row)` from a GPU so that the layers of each sentence lie together.
 //
-// Each thread has a stream of its own, and a part of `pinned` that holds `capacity` words. Returns 0,
-// or an error of CUDA: then something may be missing.
+// Each thread has a stream of its own, and a part of `pinned` that holds `capacity` words. Returns
+// 0, or an error of CUDA: then something may be missing.
 int elmo_copy_sentences(const Driver* driver, void* context, void* const* streams, char* pinned,
                          int64_t capacity, int64_t threads, uint64_t source,
                          const int64_t* first_words, char* const* targets, int64_t sentences,

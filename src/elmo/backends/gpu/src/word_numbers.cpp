@@ -1,8 +1,8 @@
-// Words of Python lists -> numbers. What `word_table.py` does step by step in Python and NumPy is one
-// loop here: with a fast GPU this is what embedding takes.
+// Words of Python lists -> numbers. What `word_table.py` does step by step in Python and NumPy is
+// one loop here: with a fast GPU this is what embedding takes.
 //
-// A GPU reads millions of words a second, and a lookup is little more than the wait for the memory of
-// the word. So the words of the next list are prefetched while those of this one are looked up.
+// A GPU reads millions of words a second, and a lookup is little more than the wait for the memory
+// of the word. So the words of the next list are prefetched while those of this one are looked up.
 
 #include <Python.h>
 
@@ -41,11 +41,11 @@ constexpr int64_t FAILED = -1, UNUSUAL = -2;  // instead of a number of words
 
 extern "C" {
 
-// Looks up every word of lists of words, in their order. A word that is not in the dictionary is added
-// with the next number.
+// Looks up every word of lists of words, in their order. A word that is not in the dictionary is
+// added with the next number.
 //
-// Returns how many words were added; UNUSUAL if there is anything but strings in lists, or if they are
-// not exactly `capacity` words; FAILED with Python's error set.
+// Returns how many words were added; UNUSUAL if there is anything but strings in lists, or if they
+// are not exactly `capacity` words; FAILED with Python's error set.
 int64_t elmo_find_words(PyObject* lists, PyObject* numbers, int64_t next, int64_t* found,
                         int64_t capacity) {
   if (!PyList_CheckExact(lists) || !PyDict_Check(numbers)) return UNUSUAL;
@@ -79,9 +79,9 @@ int64_t elmo_find_words(PyObject* lists, PyObject* numbers, int64_t next, int64_
 
 // Renumbers the numbers in runs of an array, without gaps, in their order.
 //
-// `marks` has an element for each number from 0 to `limit - 1`; `distinct` and `places` can hold all
-// numbers of the runs. Returns how many distinct ones there are; UNUSUAL if a number or a run is out of
-// bounds.
+// `marks` has an element for each number from 0 to `limit - 1`; `distinct` and `places` can hold
+// all numbers of the runs. Returns how many distinct ones there are; UNUSUAL if a number or a run
+// is out of bounds.
 int64_t elmo_renumber(const int64_t* numbers, const int64_t* starts, const int64_t* sizes,
                       int64_t count, int64_t runs, int64_t limit, int32_t* marks,
                       int64_t* distinct, int64_t* places) {
