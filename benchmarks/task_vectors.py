@@ -19,7 +19,7 @@ from benchmarks.task_report.settings import DATASETS, DatasetName, ReportSetting
 from elmo.settings import DEFAULT_VECTORS
 from elmo.tasks.heads import find_task
 from elmo.tasks.settings import TaskSettings
-from elmo.text.vector_sources import open_vectors
+from elmo.text.static_vectors import open_vectors
 
 
 def main() -> int:

@@ -91,5 +91,5 @@ def reason_of(error: Exception) -> str:
     by_safetensors = (f"(os error {number})" in str(error) for number in _FULL)
     if getattr(error, "errno", None) in _FULL or any(by_safetensors):
         return "no space left on the disk"
-    told = getattr(error, "strerror", None) or str(error) or type(error).__name__
-    return str(told).splitlines()[0]
+    reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
+    return str(reason).splitlines()[0]

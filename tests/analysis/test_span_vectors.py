@@ -10,7 +10,7 @@ from elmo.analysis.span_vectors import (
     static_span_vectors,
 )
 from elmo.embed.pipeline import mix_layers
-from elmo.text.vector_sources import open_vectors
+from elmo.text.static_vectors import open_vectors
 
 
 def test_targets_are_means_of_their_words_in_every_layer(tiny_elmo):

@@ -63,7 +63,7 @@ def test_a_word_is_cut_if_and_only_if_its_bytes_do_not_fit(word, max_characters)
     special = word in ("<S>", "</S>")
     fits = special or len(word.encode()) <= max_characters - 2
     assert mapper.are_cut([word])[0] == (not fits)
-    assert mapper.room == max_characters - 2
+    assert mapper.capacity == max_characters - 2
 
 
 def test_a_boundary_is_never_cut():

@@ -12,7 +12,7 @@ from tqdm.auto import tqdm
 from elmo.embed.pipeline import mix_layers
 from elmo.embedder import ELMo
 from elmo.text.sentences import Words
-from elmo.text.vector_sources import VectorSource
+from elmo.text.static_vectors import VectorSource
 
 Vectors = npt.NDArray[np.float32]
 Spans = npt.NDArray[np.int64]

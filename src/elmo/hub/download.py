@@ -149,7 +149,7 @@ def _check_present(file: RemoteFile, target: Path) -> None:
     if expected and found != expected:
         raise WeightsError(
             f"{target} has the sha256 {found}, expected {expected}: it was damaged or exchanged. "
-            "Delete it, and it will be downloaded anew"
+            "Delete it, and it will be downloaded again"
         )
     with suppress(OSError):  # a folder that is shared and not ours: checked every time
         _remember(file, target, found)
@@ -261,7 +261,7 @@ class _Partial:
         return f"{self.length:,} bytes have arrived and are kept: the next try goes on there"
 
     def require_space(self, total: int) -> None:
-        """Fail before anything is downloaded that the disk cannot hold."""
+        """Raise an error before anything is downloaded that the disk cannot hold."""
         free = shutil.disk_usage(self.target.parent).free
         missing = total - self.length
         if missing > free:

@@ -246,15 +246,13 @@ def find_card(
 
     name = default_model() if name is None else name
     published = find_published(str(name))
-    folder: Path | None = Path(name)
-    if folder is not None and not folder.exists():
-        folder = bundled_models().get(str(name)) or (
-            published and cached_folder(published, cache_dir)
-        )
-    if folder is not None:
-        path = (folder if folder.is_dir() else folder.parent) / CARD_JSON
-        if path.is_file():
-            return ModelCard.read(path)
+    folder = Path(name)
+    if not folder.exists():
+        cached = None if published is None else cached_folder(published, cache_dir)
+        folder = bundled_models().get(str(name)) or cached or folder
+    path = (folder.parent if folder.is_file() else folder) / CARD_JSON
+    if path.is_file():
+        return ModelCard.read(path)
     if published is None:
         return None
     return ModelCard(

@@ -118,19 +118,19 @@ class Alphabet:
         return N_BYTE_CHARACTERS + 1 if rows in (N_BYTE_CHARACTERS - 1, N_BYTE_CHARACTERS) else rows
 
     def id(self, character: str) -> int:
-        """Give the id of one character; that of unknown ones if it is not in the alphabet."""
+        """Return the id of one character; that of unknown ones if it is not in the alphabet."""
         if len(character) != 1:
             raise InputError(f"{character!r} has {len(character)} characters, expected one")
         return int(self.ids(character)[0])
 
     def ids(self, text: str) -> npt.NDArray[np.int32]:
-        """Give the ids of all characters of a text, shape `(len(text),)`."""
+        """Return the ids of all characters of a text, shape `(len(text),)`."""
         codes = _code_points(text)
         found: npt.NDArray[np.int32] = self._ids[np.minimum(codes, len(self._ids) - 1)]
         return found
 
     def text(self, ids: Iterable[int]) -> str:
-        """Give the characters of ids; special ones are left out, unknown ones are U+FFFD."""
+        """Return the characters of ids; special ones are left out, unknown ones are U+FFFD."""
         return "".join(
             "\ufffd" if number == UNKNOWN_CHARACTER else self._characters[number - FIRST_CHARACTER]
             for number in ids
@@ -191,7 +191,7 @@ class Alphabet:
         return f"Alphabet({shown!r}, {len(self)} characters)"
 
     def __reduce__(self) -> tuple[type[Alphabet], tuple[str]]:
-        """Copy and pickle as the characters alone: the table is quickly made anew."""
+        """Copy and pickle as the characters alone: the table is rebuilt."""
         return Alphabet, (self._characters,)
 
     def __setattr__(self, name: str, value: object) -> None:

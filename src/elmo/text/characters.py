@@ -68,7 +68,7 @@ class CharacterMapper:
         max_characters: Length of a row. Two places go to the begin and end marks, so words are cut
             after `max_characters - 2` bytes, inside a code point if need be, as published; with an
             alphabet, after so many code points.
-        tokens_to_add: Further words that are spelt as one single id (below 261), as AllenNLP's
+        tokens_to_add: Further words that are spelled as one single id (below 261), as AllenNLP's
             argument of the same name; unshifted ids, as there.
         alphabet: The characters of a model that spells words as code points.
 
@@ -104,19 +104,19 @@ class CharacterMapper:
             self._single[token] = character + 1
 
     @property
-    def room(self) -> int:
+    def capacity(self) -> int:
         """Bytes of a word, or characters of the alphabet, that fit between its marks."""
         return self.max_characters - 2
 
     def are_cut(self, words: Sequence[str]) -> npt.NDArray[np.bool_]:
-        """Tell which words are longer than their rows and will lose their end, `(len(words),)`."""
+        """Return which words are too long for a row and lose their end, `(len(words),)`."""
         cut = np.zeros(len(words), dtype=bool)
-        # A code point has at most four bytes: most words are settled by a glance.
-        harmless = self.room // 4
-        for place in [n for n, word in enumerate(words) if len(word) > harmless]:
+        # A code point has at most four bytes, so that most words need not be encoded.
+        always_fits = self.capacity // 4
+        for place in [n for n, word in enumerate(words) if len(word) > always_fits]:
             word = words[place]
             length = len(_bytes(word)) if self.alphabet is None else len(word)
-            cut[place] = length > self.room and word not in self._single
+            cut[place] = length > self.capacity and word not in self._single
         return cut
 
     def rows(self, words: Sequence[str]) -> Tensor:
@@ -130,7 +130,7 @@ class CharacterMapper:
         """
         single = []
         if not self._single.keys().isdisjoint(words):
-            # One placeholder for the words that are spelt as a single id, put right below.
+            # A placeholder of one character for words with a single id, which replaces it below.
             single = [(row, word) for row, word in enumerate(words) if word in self._single]
             words = ["\0" if word in self._single else word for word in words]
         ids = self._between_marks(*self._spell(words))
@@ -158,9 +158,9 @@ class CharacterMapper:
         self, inside: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64]
     ) -> npt.NDArray[np.int64]:
         """Lay words out in rows, cut if need be; the arguments are what `_spell` gives."""
-        if len(lengths) and lengths.max() > self.room:
+        if len(lengths) and lengths.max() > self.capacity:
             _, column = ragged_positions(lengths)
-            inside, lengths = inside[column < self.room], np.minimum(lengths, self.room)
+            inside, lengths = inside[column < self.capacity], np.minimum(lengths, self.capacity)
         ids = np.full((len(lengths), self.max_characters), self._marks.padding, dtype=np.int64)
         ids[:, 0] = self._marks.begin_word
         row, column = ragged_positions(lengths)
@@ -178,8 +178,10 @@ class CharacterMapper:
             The ids of all words, one after another, `(sum(lengths),)`; and how many of them each
             word has, `(len(words),)`.
         """
-        if max(map(len, words), default=0) > self.room:
-            words = [word if len(word) <= self.room else self._shortened(word) for word in words]
+        if max(map(len, words), default=0) > self.capacity:
+            words = [
+                word if len(word) <= self.capacity else self._shortened(word) for word in words
+            ]
         text = "".join(words)
         lengths = np.fromiter(map(len, words), dtype=np.int64, count=len(words))
         if self.alphabet is not None:
@@ -188,8 +190,8 @@ class CharacterMapper:
         return letters.astype(np.int64) + 1, _byte_lengths(letters, lengths, words)
 
     def _shortened(self, word: str) -> str:
-        """Give so many code points of a long word that they fill its row, and no more."""
-        return (_bytes(word).decode() if self.alphabet is None else word)[: self.room]
+        """Return as many code points of a long word as fill its row."""
+        return (_bytes(word).decode() if self.alphabet is None else word)[: self.capacity]
 
     def batch(self, sentences: Sequence[Sequence[str]]) -> Tensor:
         """Spell a batch of sentences, padded with 0 to the longest.
@@ -250,7 +252,7 @@ def checked_ids(ids: Tensor) -> Tensor:
 
 
 def require_alphabet(config: ElmoConfig, alphabet: Alphabet | None) -> None:
-    """Fail unless a model of these sizes goes with this alphabet, or with none."""
+    """Raise an error unless a model of these sizes goes with this alphabet, or with none."""
     if alphabet is None:
         if config.has_alphabet:
             raise ConfigError(
@@ -303,14 +305,14 @@ def _require_words(sentence: Sequence[str], number: int) -> None:
 
 
 def padding_character(config: ElmoConfig) -> int:
-    """Give the id that fills the rest of a word's row."""
+    """Return the id that fills the rest of a word's row."""
     return (ALPHABET_MARKS if config.has_alphabet else BYTE_MARKS).padding
 
 
 def ragged_positions(
     lengths: npt.NDArray[np.int64],
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Give row and column of every element of rows of these lengths, row by row.
+    """Return row and column of every element of rows of these lengths, row by row.
 
     Args:
         lengths: Shape `(rows,)`.
@@ -330,7 +332,7 @@ def ragged_positions(
 def _byte_lengths(
     letters: npt.NDArray[np.uint8], lengths: npt.NDArray[np.int64], words: Sequence[str]
 ) -> npt.NDArray[np.int64]:
-    """Give how many bytes words have.
+    """Return how many bytes words have.
 
     Args:
         letters: The bytes of all words, one after another.

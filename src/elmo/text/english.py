@@ -45,7 +45,7 @@ class _Opening(IntEnum):
     CAPITAL = 1
     """With anything else."""
     STARTER = 2
-    """With a capitalised word such as `The`, hardly ever a part of a name."""
+    """With a capitalized word such as `The`, hardly ever a part of a name."""
     NUMBER = 3
     """With a digit or a Roman number."""
 
@@ -204,7 +204,7 @@ class EnglishTokenizer:
         self._chunks.forget()
 
     def _ends(self, last: str, line: str, place: int, inside: bool) -> bool:
-        """Tell whether a sentence ends after a chunk, before this place of a line."""
+        """Return whether a sentence ends after a chunk, before this place of a line."""
         chunk = self._chunks[last]
         if not chunk.end:
             return False
@@ -213,7 +213,7 @@ class EnglishTokenizer:
 
 
 def _ends(chunk: _Chunk, following: _Chunk | None, inside: bool) -> bool:
-    """Tell whether a sentence ends after a chunk.
+    """Return whether a sentence ends after a chunk.
 
     Args:
         chunk: One whose `end` is not `NO`.
@@ -287,7 +287,7 @@ def _split_plain(text: str) -> list[str] | None:
 
 
 def _with_full_stops(pieces: list[str]) -> list[str]:
-    """Give abbreviations and initials their full stops back."""
+    """Return abbreviations and initials their full stops back."""
     words: list[str] = []
     for place, piece in enumerate(pieces):
         if piece == "." and words and place and takes_full_stop(words[-1]):
@@ -310,7 +310,7 @@ def takes_full_stop(word: str) -> bool:
 
 
 def _is_abbreviation(word: str) -> bool:
-    """Tell whether a word carries a full stop of its own that can be taken off at an end."""
+    """Return whether a word carries a full stop of its own that can be taken off at an end."""
     return len(word) > 2 and word.endswith(".") and "." not in word[:-1]
 
 

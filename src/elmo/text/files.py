@@ -36,7 +36,7 @@ class Tokenizer(Protocol):
 
 
 class WhitespaceTokenizer:
-    """Text that was tokenised before: one sentence, words between white space."""
+    """Splits at white space alone: one sentence, for text that is split already."""
 
     name = "whitespace"
 
@@ -98,7 +98,7 @@ class ChineseTokenizer:
 
 
 def _is_split_chinese(words: list[str]) -> bool:
-    """Tell whether what stands between spaces are words rather than clauses or verses.
+    """Return whether what stands between spaces are words rather than clauses or verses.
 
     Chinese words have two characters on average and seldom more than four; verses have five.
     """
@@ -107,7 +107,7 @@ def _is_split_chinese(words: list[str]) -> bool:
 
 
 def get_tokenizer(name: TokenizerName | Tokenizer) -> Tokenizer:
-    """Give a tokenizer by its name; an object that is one already is handed through."""
+    """Return a tokenizer by its name; an object that is one already is handed through."""
     if not isinstance(name, str):
         return name
     kinds: dict[str, Callable[[], Tokenizer]] = {
@@ -135,7 +135,7 @@ def open_bytes(path: Path) -> tuple[IO[bytes], IO[bytes]]:
 
 
 def require_text(path: Path | str, encoding: str = "utf-8") -> None:
-    """Fail if something cannot be read as text, without opening it: a pipe is read only once.
+    """Raise an error if something cannot be read as text, without opening it: a pipe is read only once.
 
     Args:
         path: A file, a pipe or a device; `-` for standard input.
@@ -150,7 +150,7 @@ def require_text(path: Path | str, encoding: str = "utf-8") -> None:
 
 
 def require_readable(path: Path | str, what: str) -> None:
-    """Fail if nothing can be read at a path; pipes and devices are as good as files."""
+    """Raise an error if nothing can be read at a path; pipes and devices are as good as files."""
     path = Path(path)
     if path.is_dir():
         raise InputError(f"{path} is a folder, expected a {what}")
@@ -161,7 +161,7 @@ def require_readable(path: Path | str, what: str) -> None:
 
 
 def is_readable(name: str) -> bool:
-    """Tell whether a name is that of a file, a pipe or a device, rather than any other text."""
+    """Return whether a name is that of a file, a pipe or a device, rather than any other text."""
     try:
         return Path(name).exists() and not Path(name).is_dir()
     except (OSError, ValueError):  # too long for a name, or with a NUL
@@ -169,7 +169,7 @@ def is_readable(name: str) -> bool:
 
 
 def refuse_to_replace(source: Path | str, output: Path | str) -> None:
-    """Fail if what is to be written would take the place of what is to be read."""
+    """Raise an error if what is to be written would take the place of what is to be read."""
     source = Path("/dev/stdin" if str(source) == "-" else source)
     output = Path(output)
     if output.exists() and source.exists() and output.samefile(source):
@@ -193,7 +193,7 @@ def _require_encoding(encoding: str) -> None:
 
 
 def damage() -> tuple[type[Exception], ...]:
-    """Give the errors that reading a damaged packed file raises."""
+    """Return the errors that reading a damaged packed file raises."""
     kinds: tuple[type[Exception], ...] = (EOFError, OSError, zlib.error, lzma.LZMAError)
     try:
         return (*kinds, _zstd().ZstdError)

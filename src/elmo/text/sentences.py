@@ -43,7 +43,7 @@ def checked_sentences(sentences: Iterable[Iterable[str]], first: int = 0) -> Ite
 def listed_sentences(
     sentences: Iterable[Iterable[str]], words_are_checked_later: bool = False
 ) -> list[Words]:
-    """Do as `checked_sentences`, all at once; millions of words in no time if they are in lists.
+    """Work as `checked_sentences`, all at once; millions of words in no time if they are in lists.
 
     Args:
         sentences: See `checked_sentences`.

@@ -1,6 +1,6 @@
-"""Vectors of words from GloVe and word2vec files, for the words of a vocabulary.
+"""Static word vectors, from GloVe and word2vec files and from packages installed with pip.
 
-Three formats, plain, gzipped or inside of a zip archive, told apart by their content: GloVe text
+Three formats, plain, gzipped or inside of a zip archive, recognized by their content: GloVe text
 (`word v1 ... vn` a line), word2vec text (the same after a line `count n`, which fastText also
 writes) and word2vec binary (that line, then `word`, a space and n little-endian float32 values for
 each word). Files of many gigabytes are read in passing; only the vectors of wanted words are kept.
@@ -9,21 +9,23 @@ each word). Files of many gigabytes are read in passing; only the vectors of wan
 from __future__ import annotations
 
 import gzip
+import importlib.util
 import re
 import zipfile
 import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import IO, NamedTuple
+from typing import IO, Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from elmo.errors import InputError, MissingFileError
+from elmo.errors import InputError, MissingExtraError, MissingFileError
 from elmo.text.vocabulary import Vocabulary
 
 Vectors = npt.NDArray[np.float32]
@@ -72,7 +74,7 @@ def read_static_vectors(path: Path | str, words: Iterable[str]) -> StaticVectors
         raise MissingFileError(f"no such file of word vectors: {path}")
     wanted = {word.encode("utf-8", "surrogatepass"): word for word in words}
     try:
-        shape = _recognised(path)
+        shape = _recognize(path)
         with _opened(path) as file:
             records = (
                 _binary_records(path, file, shape) if shape.binary else _lines(path, file, shape)
@@ -85,14 +87,14 @@ def read_static_vectors(path: Path | str, words: Iterable[str]) -> StaticVectors
 
 
 def is_vector_file(path: Path) -> bool:
-    """Tell whether there is a file, or an archive that a path goes into."""
+    """Return whether there is a file, or an archive that a path goes into."""
     return path.is_file() or (path.parent.suffix == ".zip" and path.parent.is_file())
 
 
 def initial_embedding(
     vocabulary: Vocabulary, path: Path | str, dim: int, generator: torch.Generator
 ) -> InitialEmbedding:
-    """Give a table of word vectors: from a file where it has a word, else small random ones.
+    """Return a table of word vectors: from a file where it has a word, else small random ones.
 
     Random rows are normal with the standard deviation of the file's own values, and do not depend
     on which other words were found.
@@ -151,7 +153,7 @@ def _member(archive: Path, name: str | None) -> ByteFile:
     return zipped.open(chosen[0])
 
 
-def _recognised(path: Path) -> _Shape:
+def _recognize(path: Path) -> _Shape:
     with _opened(path) as file:
         head = file.read(_HEAD_BYTES)
     first, _, rest = head.partition(b"\n")
@@ -167,7 +169,7 @@ def _recognised(path: Path) -> _Shape:
 
 
 def _is_text_record(data: bytes, dim: int) -> bool:
-    """Tell whether data begins with a line whose last fields are numbers, however many there are.
+    """Return whether data begins with a line whose last fields are numbers, however many there are.
 
     Too few or too many of them are a matter of that line; raw float32 values look otherwise.
     """
@@ -180,7 +182,7 @@ def _is_text_record(data: bytes, dim: int) -> bool:
 
 
 def _usual_width(path: Path, head: bytes) -> int:
-    """Tell the width of most vectors: a word may have spaces, and a line may be damaged."""
+    """Return the width of most vectors: a word may have spaces, and a line may be damaged."""
     lines = head.split(b"\n")
     whole = lines[:-1] if len(lines) > 1 else lines
     widths = Counter(line.rstrip().count(b" ") for line in whole if line.strip())
@@ -295,3 +297,116 @@ def _values(path: Path, record: _Record, shape: _Shape) -> Vectors:
     if not np.isfinite(values).all():
         raise InputError(f"{where}: the vector of {record.word!r} has values that are not finite")
     return values
+
+
+# --- sources of vectors ---------------------------------------------------------------------------
+
+
+class VectorSource(Protocol):
+    """Something that has vectors of words."""
+
+    name: str
+    """What a user wrote to get it."""
+
+    def read(self, words: Iterable[str]) -> StaticVectors:
+        """Return the vectors of some words."""
+
+
+class VectorFile:
+    """A GloVe or word2vec file.
+
+    Args:
+        name: Its path.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def read(self, words: Iterable[str]) -> StaticVectors:
+        """Return the vectors of some words; the whole file is read."""
+        return read_static_vectors(Path(self.name), words)
+
+
+class VectorPackage:
+    """A package that holds a table of vectors (`*_emb.npy`) and its words (`*_index.parquet`).
+
+    Its files are read; nothing of its code is run.
+
+    Args:
+        name: Its name, as pip knows it.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        spec = importlib.util.find_spec(_module(name))
+        places = list(spec.submodule_search_locations or []) if spec else []
+        if not places:
+            raise MissingFileError(
+                f"no file and no installed package has the name {name!r}: give a GloVe or word2vec "
+                f"file, or pip install {name}"
+            )
+        self._folder = Path(places[0])
+
+    def read(self, words: Iterable[str]) -> StaticVectors:
+        """Return the vectors of some words."""
+        found: dict[str, int] = {}
+        rows: list[int] = []
+        for word in words:
+            row = self._rows.get(word)
+            if row is not None and word not in found:
+                found[word] = len(rows)
+                rows.append(row)
+        vectors = np.asarray(self._table[np.array(rows, dtype=np.int64)], dtype=np.float32)
+        return StaticVectors(
+            found=found, vectors=vectors, dim=self._table.shape[1], n_read=len(self._rows)
+        )
+
+    @cached_property
+    def _rows(self) -> dict[str, int]:
+        try:
+            from pyarrow import parquet
+        except ImportError:
+            raise MissingExtraError(f"the package {self.name}", "glove") from None
+        names = parquet.read_table(self._file("*_index.parquet")).column(0).to_pylist()
+        if len(names) != len(self._table):
+            raise InputError(
+                f"the package {self.name} has {len(names)} words, but {len(self._table)} vectors"
+            )
+        return {word: row for row, word in reversed(list(enumerate(names)))}
+
+    @cached_property
+    def _table(self) -> Any:
+        table = np.load(self._file("*_emb.npy"), mmap_mode="r", allow_pickle=False)
+        if table.ndim != 2:
+            raise InputError(f"the package {self.name} has a table of shape {table.shape}")
+        return table
+
+    def _file(self, pattern: str) -> Path:
+        found = sorted(self._folder.rglob(pattern))
+        if len(found) != 1:
+            raise InputError(
+                f"the package {self.name} has {len(found)} files {pattern}, expected one: it is "
+                "no package of word vectors"
+            )
+        return found[0]
+
+
+def open_vectors(name: str) -> VectorSource:
+    """Find word vectors by the name that a user wrote: a file, else a package.
+
+    Args:
+        name: Path of a GloVe or word2vec file, or the name of a package such as
+            `settings.DEFAULT_VECTORS`.
+    """
+    if is_vector_file(Path(name)) or not _module(name).isidentifier():
+        if not is_vector_file(Path(name)):
+            raise MissingFileError(
+                f"no such file of word vectors: {name}; give a GloVe or word2vec file, or the name "
+                "of a package"
+            )
+        return VectorFile(name)
+    return VectorPackage(name)
+
+
+def _module(name: str) -> str:
+    return name.replace("-", "_")

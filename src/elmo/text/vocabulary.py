@@ -1,4 +1,4 @@
-"""Lists of words: for models that read whole words, for token caches, later for the softmax."""
+"""Lists of words: of models that read whole words, of token files, of the softmax."""
 
 from __future__ import annotations
 
@@ -64,11 +64,11 @@ class Vocabulary:
         return word in self._places
 
     def place(self, word: str) -> int | None:
-        """Give the place of a word, or None."""
+        """Return the place of a word, or None."""
         return self._places.get(word)
 
     def require_specials(self, source: str) -> None:
-        """Fail unless the sentence boundaries and the unknown word are listed.
+        """Raise an error unless the sentence boundaries and the unknown word are listed.
 
         bilm-tf, when `<S>` is missing, silently uses the last word of the list in its place.
         """
@@ -97,7 +97,7 @@ class WordMapper:
         self._unknown = unknown
 
     def are_cut(self, words: Sequence[str]) -> npt.NDArray[np.bool_]:
-        """Tell which words lose their end, `(len(words),)`: none, they are looked up whole."""
+        """Return which words lose their end, `(len(words),)`: none, they are looked up whole."""
         return np.zeros(len(words), dtype=bool)
 
     def rows(self, words: Sequence[str]) -> Tensor:

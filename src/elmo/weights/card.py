@@ -293,7 +293,7 @@ def _figure_lines(figures: Iterable[Figure]) -> Iterator[str]:
 
 
 def _checked(kind: type[Any], content: Any, origin: str) -> dict[str, Any]:
-    """Fail unless a JSON object has the fields of a record, and no others."""
+    """Raise an error unless a JSON object has the fields of a record, and no others."""
     if not isinstance(content, dict):
         raise ConfigError(f"{origin} holds a {type(content).__name__}, expected a JSON object")
     fields = dataclasses.fields(kind)

@@ -5,7 +5,7 @@ import torch
 
 from elmo.errors import ConfigError
 from elmo.tasks.features.static_words import StaticWords
-from elmo.text.vector_sources import VectorFile
+from elmo.text.static_vectors import VectorFile
 
 
 def test_words_are_looked_up_as_written_then_in_lower_case_then_are_unknown(vectors):

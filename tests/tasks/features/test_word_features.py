@@ -9,7 +9,7 @@ from elmo.module import fixed_mix_weights
 from elmo.tasks.features.inputs import CachedLayers, DirectLayers, InputStore
 from elmo.tasks.features.static_words import StaticWords
 from elmo.tasks.features.word_features import ElmoChoice, FeatureInputs, WordFeatures
-from elmo.text.vector_sources import VectorFile
+from elmo.text.static_vectors import VectorFile
 from strategies import seeded_bilm
 
 CPU = torch.device("cpu")

@@ -47,7 +47,7 @@ from elmo.analysis.span_vectors import (
 from elmo.embedder import ELMo
 from elmo.errors import ConfigError
 from elmo.text.files import get_tokenizer
-from elmo.text.vector_sources import VectorSource, open_vectors
+from elmo.text.static_vectors import VectorSource, open_vectors
 
 _WIC_TRAIN, _WIC_TEST = "training.en-en", "dev.en-en"
 

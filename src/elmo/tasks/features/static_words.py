@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from elmo.errors import ConfigError
 from elmo.tasks.readers.examples import Words
 from elmo.tasks.settings import TaskSettings
-from elmo.text.vector_sources import VectorSource, open_vectors
+from elmo.text.static_vectors import VectorSource, open_vectors
 
 UNKNOWN = 0
 """Row of all words without a vector; it is learned."""
@@ -68,7 +68,7 @@ class StaticWords(nn.Module):
         """
         if settings.static == "glove":
             words = {word for sentence in chain(training, others) for word in sentence}
-            return cls.from_source(open_vectors(settings.vectors), words, settings.tune_vectors)
+            return cls.from_source(open_vectors(settings.vectors), words, settings.finetune_vectors)
         if settings.static == "random":
             return cls.random(training, settings.random_dim)
         return None

@@ -32,7 +32,7 @@ from elmo.tasks.heads import find_task
 from elmo.tasks.heads.base import Task
 from elmo.tasks.run.network import TaskNetwork
 from elmo.tasks.settings import Recipe, TaskSettings
-from elmo.text.vector_sources import open_vectors
+from elmo.text.static_vectors import open_vectors
 from elmo.weights.formats import save_checkpoint
 
 CONFIG_FILE, WEIGHTS_FILE = "config.json", "model.safetensors"
@@ -151,7 +151,7 @@ def _static(folder: Path, settings: TaskSettings, tensors: dict[str, Tensor]) ->
         except MissingFileError as error:
             unknown = "words that were not in the data of the head count as unknown"
             warnings.warn(f"{error}; {unknown}", ElmoWarning, stacklevel=2)
-    learned = settings.tune_vectors or settings.static == "random"
+    learned = settings.finetune_vectors or settings.static == "random"
     return StaticWords(words, table, learned=learned, source=source)
 
 
