@@ -15,14 +15,9 @@ from hypothesis import strategies as st
 import elmo.lm.softmax_losses
 from elmo import BiLM
 from elmo.errors import ConfigError, WeightsError
-from elmo.lm.softmax import (
-    adaptive_cutoffs,
-    draw_candidates,
-    full_loss,
-    load_output_layer,
-    make_output_layer,
-    sampled_loss,
-)
+from elmo.lm.adaptive_softmax import adaptive_cutoffs
+from elmo.lm.softmax import load_output_layer, make_output_layer
+from elmo.lm.softmax_losses import draw_candidates, full_loss, sampled_loss
 from strategies import VOCABULARY, rows_are_exact, word_config
 
 KINDS = ("full", "sampled", "adaptive")
@@ -105,7 +100,7 @@ def gradients(layer, hidden, targets, seed=0):
     """Loss and gradients with respect to hidden, weight and bias."""
     hidden = hidden.clone().requires_grad_()
     layer.zero_grad()
-    loss = layer.training_loss(hidden, targets, seed)
+    loss = layer.training_loss(hidden, targets, layer.draw(seed))
     loss.backward()
     return arrays(loss, hidden.grad, layer.weight.grad, layer.bias.grad)
 
@@ -136,7 +131,7 @@ def test_the_full_loss_has_the_gradients_of_finite_differences(monkeypatch):
 def test_the_full_loss_equals_pytorchs_in_float32_and_needs_no_gradient_of_hidden():
     layer = drawn_layer("full", 300, 16, dtype=torch.float32)
     hidden, targets = drawn_rows(33, 300, 16, dtype=torch.float32)
-    loss = layer.training_loss(hidden, targets, seed=0)
+    loss = layer.training_loss(hidden, targets, layer.draw(0))
     loss.backward()
     wanted = torch.nn.functional.cross_entropy(hidden @ layer.weight.T + layer.bias, targets)
     torch.testing.assert_close(loss, wanted)
@@ -154,7 +149,7 @@ torch.set_num_threads(1)
 layer = make_output_layer("full", {n_words}, 8)
 hidden = torch.randn({n}, 8, requires_grad=True)
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-layer.training_loss(hidden, torch.zeros({n}, dtype=torch.int64), 0).backward()
+layer.training_loss(hidden, torch.zeros({n}, dtype=torch.int64), None).backward()
 layer.eval().nll(hidden, torch.zeros({n}, dtype=torch.int64))
 print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024)
 """
@@ -187,7 +182,7 @@ def test_the_adaptive_softmax_equals_numpy(n_words, dim):
     np.testing.assert_allclose(layer.log_probs(hidden), np.log(probabilities), atol=1e-10)
     picked = -np.log(probabilities[np.arange(12), targets])
     np.testing.assert_allclose(layer.nll(hidden, targets), picked, atol=1e-10)
-    loss = layer.training_loss(hidden, targets, seed=0)
+    loss = layer.training_loss(hidden, targets, layer.draw(0))
     np.testing.assert_allclose(loss.item(), picked.mean())
     np.testing.assert_allclose(loss.item(), layer.tree(hidden, targets).loss.item())
 
@@ -196,7 +191,7 @@ def test_the_adaptive_loss_has_the_gradients_of_finite_differences():
     layer = drawn_layer("adaptive", 12, 8)
     hidden, targets = drawn_rows(6, 12, 8)
     assert torch.autograd.gradcheck(
-        lambda h, *_: layer.training_loss(h, targets, 0),
+        lambda h, *_: layer.training_loss(h, targets, layer.draw(0)),
         (hidden.requires_grad_(), *layer.parameters()),
     )
 
@@ -367,12 +362,12 @@ def test_bfloat16_autocast_trains_close_to_float32_and_is_judged_in_float32(kind
     layer = drawn_layer(kind, 500, 32, n_samples=100, dtype=torch.float32)
     hidden, targets = drawn_rows(20, 500, 32, dtype=torch.float32)
     hidden.requires_grad_()
-    exact = layer.training_loss(hidden, targets, seed=1)
+    exact = layer.training_loss(hidden, targets, layer.draw(1))
     wanted = torch.autograd.grad(exact, (hidden, *layer.parameters()))
     with torch.autocast("cpu", torch.bfloat16):
-        loss = layer.training_loss(hidden, targets, seed=1)
+        loss = layer.training_loss(hidden, targets, layer.draw(1))
         judged = layer.nll(hidden, targets)
-        half = layer.training_loss(hidden.bfloat16(), targets, seed=1)
+        half = layer.training_loss(hidden.bfloat16(), targets, layer.draw(1))
     assert loss.dtype == half.dtype == judged.dtype == torch.float32
     assert torch.equal(judged, layer.nll(hidden, targets))
     torch.testing.assert_close(loss, exact, rtol=2e-2, atol=0)
@@ -391,7 +386,9 @@ def test_exact_values_follow_the_weights_through_training(kind):
     optimizer = torch.optim.Adagrad(layer.parameters(), lr=0.1)
     values = [layer.eval().nll(hidden, targets)]
     for seed in range(3):
-        loss = layer.training_loss(hidden, targets, seed)  # without .train(), on purpose
+        loss = layer.training_loss(
+            hidden, targets, layer.draw(seed)
+        )  # without .train(), on purpose
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
@@ -427,7 +424,7 @@ def test_a_shared_table_learns_from_both_ends_and_is_saved_once(kind):
         """The table's gradient through the words that are read, those predicted, or both."""
         hidden = bilm.encode_words(ids) if inputs else bilm.encode_words(ids).detach()
         used = layer if outputs else copy.deepcopy(layer)
-        loss = used.training_loss(torch.tanh(hidden), targets, seed=1)
+        loss = used.training_loss(torch.tanh(hidden), targets, used.draw(1))
         return torch.autograd.grad(loss, table)[0]
 
     from_inputs, from_outputs = grad(True, False), grad(False, True)
@@ -502,7 +499,7 @@ def test_impossible_layers_are_refused_with_a_reason():
         make_output_layer("adaptive", 10, 4, tied=torch.zeros(11, 4))
     with pytest.raises(ConfigError, match="4 values at least"):
         make_output_layer("adaptive", 10, 3)
-    with pytest.raises(ConfigError, match="'full' and cannot go on as 'adaptive'"):
+    with pytest.raises(ConfigError, match="'full' and cannot be trained as 'adaptive'"):
         load_output_layer({"weight": torch.zeros(3, 2), "bias": torch.zeros(3)}, kind="adaptive")
 
 

@@ -1,4 +1,4 @@
-"""The output layer with a tree of clusters, the rare words in narrow ones."""
+"""Adaptive softmax: frequent words first, rare words in narrower clusters."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from elmo.errors import ConfigError, WeightsError
-from elmo.lm.output_base import OutputLayer, saved_copy
+from elmo.lm.output_base import Drawn, OutputLayer, saved_copy
 from elmo.lm.softmax_losses import pick
 
 Linear = Callable[[int, Tensor, Tensor, Tensor | None], Tensor]
 """The product with this number of a layer; x, W, b -> x W^T + b."""
 
 _CUTOFFS = (2_000, 10_000, 50_000, 250_000)
-"""Where the clusters of the adaptive softmax may begin."""
+"""First words at which clusters may begin."""
 _NARROWER = 4
-"""By which factor each cluster of the adaptive softmax is narrower than the one before."""
+"""Each cluster is narrower than the one before by this factor."""
 
 
 class AdaptiveSoftmax(OutputLayer):
@@ -48,22 +48,22 @@ class AdaptiveSoftmax(OutputLayer):
                 nn.init.normal_(linear.weight, std=1 / math.sqrt(linear.in_features))
         nn.init.zeros_(self.tree.head.bias)
 
-    def training_loss(self, hidden: Tensor, targets: Tensor, seed: int) -> Tensor:
-        """Give the mean negative log-likelihood; see `OutputLayer.training_loss`."""
+    def training_loss(self, hidden: Tensor, targets: Tensor, drawn: Drawn | None) -> Tensor:
+        """Return the mean negative log-likelihood; see `OutputLayer.training_loss`."""
         return self._nll(hidden, targets, self._plain_linear).mean()
 
     def to_tensors(self) -> dict[str, Tensor]:
-        """Give the weights of the head and of the two steps of each cluster."""
+        """Return the weights of the head and of the two products of each cluster."""
         return {name: saved_copy(tensor) for name, tensor in self.tree.state_dict().items()}
 
     @classmethod
     def from_tensors(cls, tensors: Mapping[str, Tensor]) -> Self:
         """Build a layer around saved tensors, without copying them.
 
-        Sizes are read off their shapes: the head has a row for each frequent word and each cluster.
+        Sizes follow from their shapes: the head has a row for each frequent word and each cluster.
 
         Args:
-            tensors: What `to_tensors` gave.
+            tensors: What `to_tensors` returned.
         """
         sizes: list[int] = []
         while (weight := tensors.get(f"tail.{len(sizes)}.1.weight")) is not None:
@@ -92,7 +92,7 @@ class AdaptiveSoftmax(OutputLayer):
         return torch.cat(parts, dim=1)
 
     def _nll(self, hidden: Tensor, targets: Tensor, linear: Linear) -> Tensor:
-        """Give negative log-likelihoods `(n,)`, looking only into the clusters of the targets."""
+        """Return negative log-likelihoods `(n,)`, computing only the clusters of the targets."""
         head = self._head(hidden, linear)
         first = self.cutoffs[0]
         values = pick(head, targets.clamp(max=first - 1))
@@ -103,12 +103,12 @@ class AdaptiveSoftmax(OutputLayer):
         return -values
 
     def _head(self, hidden: Tensor, linear: Linear) -> Tensor:
-        """Give log-probabilities of the frequent words and of each cluster."""
+        """Return log-probabilities of the frequent words and of each cluster."""
         head = self.tree.head
         return F.log_softmax(linear(0, hidden, head.weight, head.bias), dim=1, dtype=self._dtype)
 
     def _cluster(self, cluster: int, hidden: Tensor, linear: Linear) -> Tensor:
-        """Give log-probabilities of a cluster's words within it."""
+        """Return log-probabilities of a cluster's words within it."""
         for step in range(2):
             weight = self.tree.get_parameter(f"tail.{cluster}.{step}.weight")
             hidden = linear(1 + 2 * cluster + step, hidden, weight, None)

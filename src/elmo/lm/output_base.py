@@ -1,4 +1,4 @@
-"""What every output layer does: exact probabilities of words, by weights that are packed once."""
+"""The contract of output layers, and exact probabilities by weights that are packed once."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Product = Callable[[Tensor], Tensor]
 
 
 class Drawn(NamedTuple):
-    """The words that a step is trained against."""
+    """The candidates of a training step."""
 
     candidates: Tensor
     """Their numbers, int64 `(k,)`."""
@@ -25,7 +25,7 @@ class Drawn(NamedTuple):
     """Logarithm of the probability that each is among them, `(k,)`."""
 
     def to(self, device: torch.device) -> Drawn:
-        """Give them on another device."""
+        """Return them on another device."""
         return Drawn(*(part.to(device, non_blocking=True) for part in self))
 
 
@@ -43,14 +43,13 @@ class OutputLayer(nn.Module):
         self.dim = dim
         self._packed: dict[int, tuple[list[tuple[int, int]], Product]] = {}
 
-    def training_loss(self, hidden: Tensor, targets: Tensor, seed: int) -> Tensor:
-        """Give the mean criterion that is optimised.
+    def training_loss(self, hidden: Tensor, targets: Tensor, drawn: Drawn | None) -> Tensor:
+        """Return the mean loss that is optimized.
 
         Args:
             hidden: Outputs of one direction, shape `(n, dim)`.
             targets: The word that each should predict, int64 `(n,)`.
-            seed: Any whole number. It alone decides the candidates of this step: no global random
-                state is read or changed.
+            drawn: What `draw` returned, on the device of `hidden`.
 
         Returns:
             A float32 scalar (float64 if the layer is).
@@ -58,32 +57,32 @@ class OutputLayer(nn.Module):
         raise NotImplementedError
 
     def draw(self, seed: int) -> Drawn | None:
-        """Draw the words that a step is trained against, on the CPU; None if it is against all.
+        """Draw the candidates of a training step, on the CPU; None if all words are.
 
         Args:
-            seed: See `training_loss`.
+            seed: Any whole number. It alone decides: no global random state is read or changed.
         """
         return None
 
     def training_losses(
         self, hidden: Tensor, targets: Tensor, drawn: Drawn | None, fused: bool = False
     ) -> Tensor:
-        """Give the mean criterion of several directions.
+        """Return the mean losses of several directions.
 
         Args:
             hidden: Shape `(sides, n, dim)`.
             targets: Int64 `(sides, n)`.
-            drawn: What `draw` gave, on the device of `hidden`.
+            drawn: See `training_loss`.
             fused: Whether kernels may be used; see `kernels.gpu.triton_ready`.
 
         Returns:
             Float32 (float64 if the layer is) of shape `(sides,)`.
         """
         pairs = zip(hidden, targets, strict=True)
-        return torch.stack([self.training_loss(rows, told, seed=0) for rows, told in pairs])
+        return torch.stack([self.training_loss(rows, words, drawn) for rows, words in pairs])
 
     def nll(self, hidden: Tensor, targets: Tensor) -> Tensor:
-        """Give exact negative log-likelihoods over the full vocabulary, without gradients.
+        """Return exact negative log-likelihoods over the full vocabulary, without gradients.
 
         Rows are computed in chunks of bounded memory. On a CPU a row's value does not depend, bit
         for bit, on its neighbours.
@@ -102,7 +101,7 @@ class OutputLayer(nn.Module):
         return values
 
     def log_probs(self, hidden: Tensor) -> Tensor:
-        """Give the exact log-probabilities of all words, without gradients.
+        """Return the exact log-probabilities of all words, without gradients.
 
         Args:
             hidden: Shape `(n, dim)`.
@@ -114,29 +113,29 @@ class OutputLayer(nn.Module):
             return self._log_prob_rows(hidden.to(self._dtype))
 
     def to_tensors(self) -> dict[str, Tensor]:
-        """Give what `Checkpoint.softmax` holds, float32 on the CPU."""
+        """Return what `Checkpoint.softmax` holds, float32 on the CPU."""
         raise NotImplementedError
 
-    # --- for the kinds ----------------------------------------------------------------------------
+    # --- for subclasses ---------------------------------------------------------------------------
 
     @property
     def _dtype(self) -> torch.dtype:
-        """In which numbers exact values are computed."""
+        """Numbers in which exact values are computed."""
         return wide(next(self.parameters()).dtype)
 
     def _nll_rows(self, hidden: Tensor, targets: Tensor) -> Tensor:
-        """Give negative log-likelihoods `(n,)` of `targets (n,)` after `hidden (n, dim)`."""
+        """Return negative log-likelihoods `(n,)` of `targets (n,)` after `hidden (n, dim)`."""
         raise NotImplementedError
 
     def _log_prob_rows(self, hidden: Tensor) -> Tensor:
-        """Give log-probabilities `(n, n_words)` after `hidden (n, dim)`."""
+        """Return log-probabilities `(n, n_words)` after `hidden (n, dim)`."""
         raise NotImplementedError
 
     def _product(self, place: int, weight: Tensor, bias: Tensor | None = None) -> Product:
-        """Give x -> x W^T + b such that, on a CPU, rows do not depend on each other.
+        """Return x -> x W^T + b such that, on a CPU, rows do not depend on each other.
 
-        Weights are packed for that once and stay packed until they change; in training mode they
-        may change at any moment, so nothing is kept.
+        Weights are packed once and stay packed until they change; in training mode they may change
+        at any moment, so nothing is kept.
 
         Args:
             place: Which product of this layer it is.
@@ -162,12 +161,12 @@ class OutputLayer(nn.Module):
         return super().train(mode)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Give what copies need; packed weights cannot be copied."""
+        """Return the state for copies without packed weights, which cannot be copied."""
         return {**self.__dict__, "_packed": {}}
 
 
 def saved_copy(tensor: Tensor) -> Tensor:
-    """Give a weight as `to_tensors` does: a float32 copy on the CPU."""
+    """Return a weight as `to_tensors` does: a float32 copy on the CPU."""
     return tensor.detach().cpu().float().clone()
 
 

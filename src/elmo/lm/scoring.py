@@ -1,4 +1,4 @@
-"""The language model at work: how surprising words are, how well a text fits, what fits a gap.
+"""Surprisal of words, perplexity of texts, and substitutes, by a biLM with an output layer.
 
 The forward direction predicts word k from `<S> w1 ... w(k-1)` and at last `</S>`; the backward one
 predicts word k from `</S> wn ... w(k+1)` and at last `<S>`. Both give a distribution over the
@@ -6,7 +6,7 @@ vocabulary of the model's output layer. A third one, *joint*, is their normalise
 
     p(v) = f(v) b(v) / sum over u of f(u) b(u),
 
-which is high only for words that both directions accept.
+which is high only for words that are likely in both directions.
 """
 
 from __future__ import annotations
@@ -22,10 +22,12 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from elmo.backends import choose
 from elmo.embed.pipeline import carry_rows, windows
 from elmo.errors import ConfigError, InputError
-from elmo.lm.shifted import TopOutputs, open_output_layer, open_reader
+from elmo.lm.shifted import Reader, TopOutputs, open_output_layer
 from elmo.lm.softmax_losses import pick, row_chunks
+from elmo.model.bilm import BiLM
 from elmo.model.checkpoint import Checkpoint
 from elmo.model.perplexity import Perplexity
 from elmo.settings import Precision, StatePolicy, SurprisalUnit
@@ -35,12 +37,12 @@ from elmo.text.vocabulary import SPECIALS, UNKNOWN
 Array = npt.NDArray[np.float32]
 
 _WINDOW_TOKENS = 4096
-"""Words that are read and go through the output layer together; no number depends on it."""
+"""Words that go through the output layer together; no result depends on it."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SentenceScore:
-    """How surprising each word of a sentence is: -log of its probability."""
+    """The surprisal of each word of a sentence: -log of its probability."""
 
     words: tuple[str, ...]
     known: tuple[bool, ...]
@@ -52,13 +54,13 @@ class SentenceScore:
     joint: Array
     """Given both, float32 `(n,)`; see the module."""
     end: float
-    """Of the end of the sentence, forwards."""
+    """Of the end of the sentence, by the forward direction."""
     begin: float
-    """Of the begin of the sentence, backwards."""
+    """Of the beginning of the sentence, by the backward direction."""
     unit: SurprisalUnit = "nats"
 
     def to_dict(self) -> dict[str, Any]:
-        """Give the same for JSON."""
+        """Return the score for JSON."""
         columns = {"forward": self.forward, "backward": self.backward, "joint": self.joint}
         rows = [
             {"word": word, "known": known, **{name: float(c[k]) for name, c in columns.items()}}
@@ -68,7 +70,7 @@ class SentenceScore:
 
 
 class Substitute(NamedTuple):
-    """A word that might stand in a place, and its probabilities there."""
+    """A word for a position, and its probabilities there."""
 
     word: str
     joint: float
@@ -78,20 +80,20 @@ class Substitute(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Substitutes:
-    """What might stand in the place of a word."""
+    """The likeliest words in the position of a word."""
 
     sentence: tuple[str, ...]
     position: int
     original: Substitute
-    """The word that stands there; as `<UNK>` if the vocabulary lacks it."""
+    """The word of the sentence; as `<UNK>` if the vocabulary lacks it."""
     rank: int | None
-    """Place of that word among all words, from 1; None if it is unknown."""
+    """Rank of that word among all words, from 1; None if it is unknown."""
     words: tuple[Substitute, ...]
     """The likeliest words, best first."""
 
 
 class LanguageModelScorer:
-    """Asks a biLM with an output layer for probabilities of words.
+    """Computes probabilities of words by a biLM with an output layer.
 
     Numbers depend on the sentence and the model alone, on a CPU bit for bit: not on the other
     sentences of the call, their order, or the size of a batch. Only `state="carry"` is different,
@@ -114,7 +116,8 @@ class LanguageModelScorer:
     ) -> None:
         self.vocabulary, self._output = open_output_layer(checkpoint)
         self.config = checkpoint.config
-        self._reader = open_reader(checkpoint, precision, device, word_cache_mb)
+        backend = choose(BiLM.from_checkpoint(checkpoint), device, precision)
+        self._reader = Reader(backend, checkpoint.warm_state, word_cache_mb)
         self._output.to(self.device).requires_grad_(False).eval()
         unknown = self.vocabulary.place(UNKNOWN)
         assert unknown is not None
@@ -151,19 +154,19 @@ class LanguageModelScorer:
 
     @property
     def device(self) -> torch.device:
-        """Where it computes."""
+        """The device that computes."""
         return self._reader.device
 
     @property
     def n_cut_words(self) -> int:
-        """How many words so far were longer than the model reads and lost their end."""
+        """Words so far that were longer than the model reads and were cut."""
         return self._reader.n_cut_words
 
     def reset(self) -> None:
-        """Forget what `state="carry"` has carried so far."""
+        """Forget the state that `state="carry"` has carried so far."""
         self._reader.carried.state = None
 
-    # --- questions --------------------------------------------------------------------------------
+    # --- results ----------------------------------------------------------------------------------
 
     def score(
         self,
@@ -173,11 +176,11 @@ class LanguageModelScorer:
         unit: SurprisalUnit = "nats",
         batch_size: int | None = None,
     ) -> list[SentenceScore]:
-        """Give the surprisal of every word of every sentence.
+        """Return the surprisal of every word of every sentence.
 
         Args:
             sentences: Lists of words.
-            state: What the layers remember when a sentence begins; see `ELMo.encode_tokens`.
+            state: Initial state of a sentence; see `ELMo.encode_tokens`.
             unit: `nats` or `bits`.
             batch_size: Sentences in a batch at most; it changes results only with `carry`, where
                 sentence i follows sentence i - batch_size (64 unless told).
@@ -192,7 +195,7 @@ class LanguageModelScorer:
         unit: SurprisalUnit = "nats",
         batch_size: int | None = None,
     ) -> Iterator[SentenceScore]:
-        """Yield what `score` gives, one by one and in bounded memory."""
+        """Yield what `score` returns, one by one and in bounded memory."""
         if unit not in get_args(SurprisalUnit):
             raise ConfigError(f"unit is {unit!r}, expected one of {get_args(SurprisalUnit)}")
         for window in self._windows(checked_sentences(sentences), state, batch_size):
@@ -206,7 +209,7 @@ class LanguageModelScorer:
         count_unknown: bool = True,
         batch_size: int | None = None,
     ) -> Perplexity:
-        """Measure a text of any length in bounded memory.
+        """Measure the perplexity of a text of any length in bounded memory.
 
         Each sentence gives one prediction for each word and one for its far boundary, as in
         training. Sentences without words are left out.
@@ -215,7 +218,7 @@ class LanguageModelScorer:
             sentences: Lists of words.
             state: See `score`; what was carried before is forgotten.
             count_unknown: Whether words that are not in the vocabulary count, as `<UNK>`. A
-                perplexity with many of them is low, and means little.
+                perplexity with many of them is low and says little.
             batch_size: See `score`.
         """
         self.reset()
@@ -223,14 +226,14 @@ class LanguageModelScorer:
         sums = [0.0, 0.0]
         n_sentences = n_words = n_unknown = n_predictions = 0
         for window in self._windows(filled, state, batch_size):
-            goals = [self._goals(sentence) for sentence in window]
-            losses = self._losses(self._outputs(window, state, batch_size), goals, count_unknown)
+            targets = [self._targets(sentence) for sentence in window]
+            losses = self._losses(self._outputs(window, state, batch_size), targets, count_unknown)
             for side, values in enumerate(losses):
-                sums[side] += math.fsum(values)  # exact: the order within a window is no matter
+                sums[side] += math.fsum(values)  # exact, whatever the order within a window
             n_predictions += len(losses[0])
             n_sentences += len(window)
             n_words += sum(map(len, window))
-            n_unknown += sum(goal.known.count(False) for goal in goals)
+            n_unknown += sum(target.known.count(False) for target in targets)
         if not n_predictions:
             raise InputError("the text has no words: there is nothing to measure")
         forward, backward = (total / n_predictions for total in sums)
@@ -247,14 +250,14 @@ class LanguageModelScorer:
     def substitutes(
         self, sentence: Iterable[str], position: int, k: int = 10, *, state: StatePolicy = "zero"
     ) -> Substitutes:
-        """Find the words that both directions accept in the place of one.
+        """Find the words that are likely in both directions in the position of one.
 
-        They are ordered by their joint probability; sentence boundaries and `<UNK>` are no words.
+        They are ordered by their joint probability; sentence boundaries and `<UNK>` are left out.
 
         Args:
             sentence: Words.
-            position: Which one, from 0; negative ones count from the end.
-            k: How many words are wanted.
+            position: Of the word, from 0; negative ones count from the end.
+            k: How many words.
             state: See `score`.
         """
         (words,) = checked_sentences([sentence])
@@ -293,31 +296,27 @@ class LanguageModelScorer:
     def _outputs(
         self, window: list[Words], state: StatePolicy, batch_size: int | None
     ) -> list[TopOutputs]:
-        """Read sentences; their outputs in the order given."""
+        """Compute the outputs for sentences, in their order."""
         read = dict(self._reader.outputs(window, state, batch_size))
         return [read[number] for number in range(len(window))]
 
-    def _goals(self, sentence: Words) -> _Goals:
+    def _targets(self, sentence: Words) -> _Targets:
         places = [self.vocabulary.place(word) for word in (SPECIALS[0], *sentence, SPECIALS[1])]
         ids = [self._unknown if place is None else place for place in places]
-        return _Goals(ids, [place is not None for place in places[1:-1]])
+        return _Targets(ids, [place is not None for place in places[1:-1]])
 
     def _losses(
-        self, outputs: list[TopOutputs], goals: list[_Goals], count_unknown: bool
+        self, outputs: list[TopOutputs], targets: list[_Targets], count_unknown: bool
     ) -> tuple[list[float], list[float]]:
-        """Give the surprisals that count, forwards and backwards.
+        """Return the surprisals that count, of both directions.
 
         All sentences go through the output layer together, which reads its weights only once.
         """
-        counts = [[count_unknown or known for known in goal.known] for goal in goals]
-        forward = self._nll(
-            torch.cat([o.forward for o in outputs]),
-            torch.tensor([place for goal in goals for place in goal.ids[1:]]),
-        )
-        backward = self._nll(
-            torch.cat([o.backward for o in outputs]),
-            torch.tensor([place for goal in goals for place in goal.ids[:-1]]),
-        )
+        counts = [[count_unknown or known for known in target.known] for target in targets]
+        after = [place for target in targets for place in target.ids[1:]]
+        before = [place for target in targets for place in target.ids[:-1]]
+        forward = self._nll([o.forward for o in outputs], after)
+        backward = self._nll([o.backward for o in outputs], before)
         forward = forward[torch.tensor([c for words in counts for c in (*words, True)])]
         backward = backward[torch.tensor([c for words in counts for c in (True, *words)])]
         return forward.tolist(), backward.tolist()
@@ -325,16 +324,16 @@ class LanguageModelScorer:
     def _scores(
         self, window: list[Words], outputs: list[TopOutputs], unit: SurprisalUnit
     ) -> Iterator[SentenceScore]:
-        goals = [self._goals(sentence) for sentence in window]
+        targets = [self._targets(sentence) for sentence in window]
         scale = 1 / math.log(2) if unit == "bits" else 1.0
-        ends = self._boundary_scores([o.forward[-1] for o in outputs], [g.ids[-1] for g in goals])
-        begins = self._boundary_scores([o.backward[0] for o in outputs], [g.ids[0] for g in goals])
-        columns = self._word_scores(outputs, goals) * scale
+        ends = self._nll([o.forward[-1:] for o in outputs], [t.ids[-1] for t in targets]).tolist()
+        begins = self._nll([o.backward[:1] for o in outputs], [t.ids[0] for t in targets]).tolist()
+        columns = self._word_scores(outputs, targets) * scale
         parts = torch.split(columns, [len(sentence) for sentence in window], dim=1)
         for number, (forward, backward, joint) in enumerate(parts):
             yield SentenceScore(
                 words=tuple(window[number]),
-                known=tuple(goals[number].known),
+                known=tuple(targets[number].known),
                 forward=forward.numpy().copy(),
                 backward=backward.numpy().copy(),
                 joint=joint.numpy().copy(),
@@ -343,13 +342,9 @@ class LanguageModelScorer:
                 unit=unit,
             )
 
-    def _boundary_scores(self, rows: list[Tensor], goals: list[int]) -> list[float]:
-        values: list[float] = self._nll(torch.stack(rows), torch.tensor(goals)).tolist()
-        return values
-
-    def _word_scores(self, outputs: list[TopOutputs], goals: list[_Goals]) -> Tensor:
-        """Give forward, backward and joint surprisals of the n words of all sentences, `(3, n)`."""
-        ids = torch.tensor([place for g in goals for place in g.ids[1:-1]], dtype=torch.int64)
+    def _word_scores(self, outputs: list[TopOutputs], targets: list[_Targets]) -> Tensor:
+        """Return forward, backward and joint surprisals of all n words, `(3, n)`."""
+        ids = torch.tensor([place for t in targets for place in t.ids[1:-1]], dtype=torch.int64)
         before = torch.cat([o.forward[:-1] for o in outputs])
         after = torch.cat([o.backward[1:] for o in outputs])
         scores = torch.empty(3, len(ids))
@@ -362,12 +357,13 @@ class LanguageModelScorer:
                 scores[row, part] = -pick(table, wanted).cpu()
         return scores
 
-    def _nll(self, rows: Tensor, goals: Tensor) -> Tensor:
-        return self._output.nll(rows, goals.to(self.device)).cpu()
+    def _nll(self, rows: list[Tensor], targets: list[int]) -> Tensor:
+        """Return negative log-likelihoods `(n,)` of n targets, by rows of outputs."""
+        return self._output.nll(torch.cat(rows), torch.tensor(targets).to(self.device)).cpu()
 
 
-class _Goals(NamedTuple):
-    """What the two directions should predict in a sentence of n words."""
+class _Targets(NamedTuple):
+    """The targets of both directions in a sentence of n words."""
 
     ids: list[int]
     """`<S> w1 ... wn </S>` as places in the vocabulary, n + 2 of them."""

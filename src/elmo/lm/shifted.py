@@ -1,7 +1,7 @@
-"""What a language model predicts from: outputs laid beside the words that they predict.
+"""Outputs of a language model, aligned with the words that they predict.
 
-`Reader` is the pipeline that embeds, asked for the outputs of both directions one step earlier: the
-output after `<S> w1 ... w(k-1)` stands beside word k.
+`Reader` is the pipeline of embedding with the outputs of both directions shifted by one step: the
+output after `<S> w1 ... w(k-1)` is that for word k.
 """
 
 from __future__ import annotations
@@ -12,14 +12,13 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from elmo.backends import choose
 from elmo.embed.pipeline import Pipeline, bounded, carry_rows, deliver_tensors, select_layers
 from elmo.errors import MissingFileError, WeightsError
 from elmo.lm.output_base import OutputLayer
 from elmo.lm.softmax import load_output_layer
-from elmo.model.bilm import BiLM, State
+from elmo.model.bilm import State
 from elmo.model.checkpoint import Checkpoint
-from elmo.settings import Precision, StatePolicy
+from elmo.settings import StatePolicy
 from elmo.text.sentences import Words
 from elmo.text.vocabulary import Vocabulary
 
@@ -34,7 +33,7 @@ class TopOutputs(NamedTuple):
 
 
 class Reader(Pipeline):
-    """A pipeline that gives what predicts words, see `TopOutputs`."""
+    """A pipeline that yields the outputs that predict words, see `TopOutputs`."""
 
     def outputs(
         self, sentences: Sequence[Words], policy: StatePolicy, batch_size: int | None
@@ -43,7 +42,7 @@ class Reader(Pipeline):
 
         Args:
             sentences: Lists of words, possibly empty.
-            policy: What the layers remember when a sentence begins.
+            policy: Initial state of a sentence.
             batch_size: Sentences in a batch at most; with "carry", exactly.
 
         Yields:
@@ -61,9 +60,9 @@ class Reader(Pipeline):
                 yield number, TopOutputs(forward, torch.cat([vectors[:, width:], after_end]))
 
     def _after_boundaries(self, start: State) -> list[Tensor]:
-        """Give the top outputs at `<S>` forwards and at `</S>` backwards, `(1, dim)` each.
+        """Return the top outputs at `<S>` forward and at `</S>` backward, `(1, dim)` each.
 
-        The state holds what each layer gave before its residual.
+        The state holds the output of each layer before its residual.
         """
         tops = []
         for direction in range(2):
@@ -89,19 +88,8 @@ class Reader(Pipeline):
                 yield number, TopOutputs(part[:-1, :width].clone(), part[1:, width:].clone())
 
 
-def open_reader(
-    checkpoint: Checkpoint,
-    precision: Precision,
-    device: str | torch.device | None,
-    word_cache_mb: float | None,
-) -> Reader:
-    """Choose what computes a model, and return what reads sentences with it."""
-    backend = choose(BiLM.from_checkpoint(checkpoint), device, precision)
-    return Reader(backend, checkpoint.warm_state, word_cache_mb)
-
-
 def open_output_layer(checkpoint: Checkpoint) -> tuple[Vocabulary, OutputLayer]:
-    """Give the words of a model's output layer and the layer, or say how to get one."""
+    """Return the vocabulary of the output layer, and the layer; an error says how to get one."""
     if not checkpoint.softmax:
         raise WeightsError(
             "the model has no output layer (softmax), so it cannot predict words: most published "
@@ -111,7 +99,7 @@ def open_output_layer(checkpoint: Checkpoint) -> tuple[Vocabulary, OutputLayer]:
     if checkpoint.vocabulary is None:
         raise MissingFileError(
             "the model has an output layer, but not the words that it predicts: put the vocab.txt "
-            "that it was trained with beside its weights"
+            "that it was trained with into its folder"
         )
     checkpoint.vocabulary.require_specials("the words of the output layer")
     tied = None

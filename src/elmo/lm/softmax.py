@@ -1,8 +1,8 @@
-"""What turns the top output of one direction into probabilities of words.
+"""Full and sampled softmax, and how output layers are made and loaded.
 
-Three ways to train it, one way to be judged: whatever a layer optimises, `nll` and `log_probs` are
-exact over the whole vocabulary. Both directions of a biLM share one layer. The vocabulary is sorted
-by frequency, the most frequent word first, on which the sampled and the adaptive kind rely.
+Whatever loss a layer is trained by, `nll` and `log_probs` are exact over the whole vocabulary. Both
+directions of a biLM share one layer. The vocabulary is sorted by frequency, the most frequent word
+first, on which the sampled and the adaptive kind rely.
 """
 
 from __future__ import annotations
@@ -29,20 +29,6 @@ from elmo.lm.softmax_losses import (
 from elmo.settings import SoftmaxKind
 from elmo.weights.files import is_adaptive
 
-__all__ = [
-    "AdaptiveSoftmax",
-    "Drawn",
-    "FullSoftmax",
-    "OutputLayer",
-    "SampledSoftmax",
-    "adaptive_cutoffs",
-    "draw_candidates",
-    "full_loss",
-    "load_output_layer",
-    "make_output_layer",
-    "sampled_loss",
-]
-
 DEFAULT_SAMPLES = 8192
 """Candidates drawn for a step of the sampled softmax, as in bilm-tf."""
 
@@ -54,7 +40,7 @@ def make_output_layer(
     n_samples: int = DEFAULT_SAMPLES,
     tied: Tensor | None = None,
 ) -> OutputLayer:
-    """Give a fresh output layer: weights normal with deviation 1/sqrt(dim), biases 0, as bilm-tf.
+    """Return a new output layer: weights normal with deviation 1/sqrt(dim), biases 0, as bilm-tf.
 
     Args:
         kind: `full` for exact cross-entropy; `sampled` for cross-entropy against a few drawn
@@ -62,8 +48,8 @@ def make_output_layer(
         n_words: Words of the vocabulary, frequent ones first.
         dim: Width of a direction's output.
         n_samples: Candidates drawn for a step of the sampled kind.
-        tied: The table of a model that reads words, shape `(n_words + 1, dim)`, row 0 for "no
-            word here": its other rows are then also the weights of this layer.
+        tied: The table of a model that reads words, shape `(n_words + 1, dim)`, row 0 for
+            padding: its other rows are then also the weights of this layer.
     """
     if kind not in get_args(SoftmaxKind):
         raise ConfigError(
@@ -75,7 +61,7 @@ def make_output_layer(
     if tied is not None and tuple(tied.shape) != (n_words + 1, dim):
         raise ConfigError(
             f"the table to share has shape {tuple(tied.shape)}, expected ({n_words + 1}, {dim}): "
-            "one row for each word and one before them"
+            "a row for padding and one for each word"
         )
     if kind == "adaptive":
         if tied is not None:
@@ -100,15 +86,15 @@ def load_output_layer(
     """Build a layer around saved tensors, without copying them.
 
     Args:
-        tensors: What `to_tensors` gave.
-        kind: How it is trained on; `full` and `sampled` have the same tensors. By default
+        tensors: What `to_tensors` returned.
+        kind: How it is trained further; `full` and `sampled` have the same tensors. By default
             `full`, or `adaptive` if it was.
         n_samples: See `make_output_layer`.
         tied: See `make_output_layer`; needed where the tensors have no weight of their own.
     """
     saved: SoftmaxKind = "adaptive" if is_adaptive(tensors) else "full"
     if kind is not None and (kind == "adaptive") != (saved == "adaptive"):
-        raise ConfigError(f"the saved output layer is {saved!r} and cannot go on as {kind!r}")
+        raise ConfigError(f"the saved output layer is {saved!r} and cannot be trained as {kind!r}")
     if saved == "adaptive":
         return AdaptiveSoftmax.from_tensors(tensors)
     return _loaded_linear(tensors, kind or saved, n_samples, tied)
@@ -159,21 +145,21 @@ class FullSoftmax(OutputLayer):
     def __init__(self, table: Tensor, bias: Tensor, tied: bool = False) -> None:
         super().__init__(bias.shape[0], table.shape[1])
         self.tied = tied
-        # The names are those of `to_tensors`; a shared table has another one, for it is not W.
+        # Named as in `to_tensors`; a shared table has another name, since its row 0 is not of W.
         self.register_parameter("table" if tied else "weight", _parameter(table))
         self.bias = _parameter(bias)
 
     def word_rows(self) -> Tensor:
-        """Give W, shape `(n_words, dim)`."""
+        """Return W, shape `(n_words, dim)`."""
         rows: Tensor = getattr(self, "table" if self.tied else "weight")
         return rows[1:] if self.tied else rows
 
-    def training_loss(self, hidden: Tensor, targets: Tensor, seed: int) -> Tensor:
-        """Give the mean negative log-likelihood; see `OutputLayer.training_loss`."""
+    def training_loss(self, hidden: Tensor, targets: Tensor, drawn: Drawn | None) -> Tensor:
+        """Return the mean negative log-likelihood; see `OutputLayer.training_loss`."""
         return full_loss(hidden, targets, self.word_rows(), self.bias)
 
     def to_tensors(self) -> dict[str, Tensor]:
-        """Give `weight` and `bias`; a shared weight is saved with the words, as bilm-tf does."""
+        """Return `weight` and `bias`; a shared weight is saved with the words, as bilm-tf does."""
         tensors = {"bias": saved_copy(self.bias)}
         return tensors if self.tied else {"weight": saved_copy(self.word_rows()), **tensors}
 
@@ -181,7 +167,7 @@ class FullSoftmax(OutputLayer):
         return -pick(self._log_prob_rows(hidden), targets)
 
     def _log_prob_rows(self, hidden: Tensor) -> Tensor:
-        # One pass over each row, whose sums do not depend on the other rows as logsumexp's do.
+        # One pass over each row: unlike logsumexp, its sums do not depend on the other rows.
         return F.log_softmax(self._product(0, self.word_rows(), self.bias)(hidden), dim=1)
 
 
@@ -189,15 +175,15 @@ class FullSoftmax(OutputLayer):
 
 
 class SampledSoftmax(FullSoftmax):
-    """The same probabilities, trained against a few words that are drawn anew for each step.
+    """The same probabilities, trained against a sample of words that is drawn for each step.
 
-    See `sampled_loss` for what is optimised.
+    See `sampled_loss` for what is optimized.
 
     Args:
         table: See `FullSoftmax`.
         bias: See `FullSoftmax`.
         tied: See `FullSoftmax`.
-        n_samples: How many are drawn; the distinct ones are the candidates.
+        n_samples: Words drawn for a step; the distinct ones are the candidates.
     """
 
     def __init__(
@@ -206,9 +192,9 @@ class SampledSoftmax(FullSoftmax):
         super().__init__(table, bias, tied)
         self.n_samples = n_samples
 
-    def training_loss(self, hidden: Tensor, targets: Tensor, seed: int) -> Tensor:
-        """Give the mean loss against this step's candidates; see `OutputLayer.training_loss`."""
-        drawn = self.draw(seed).to(hidden.device)
+    def training_loss(self, hidden: Tensor, targets: Tensor, drawn: Drawn | None) -> Tensor:
+        """Return the mean loss against the candidates; see `OutputLayer.training_loss`."""
+        assert drawn is not None
         return sampled_loss(hidden, targets, self.word_rows(), self.bias, *drawn)
 
     def draw(self, seed: int) -> Drawn:
@@ -219,11 +205,11 @@ class SampledSoftmax(FullSoftmax):
     def training_losses(
         self, hidden: Tensor, targets: Tensor, drawn: Drawn | None, fused: bool = False
     ) -> Tensor:
-        """Give the mean losses against what was drawn; see `OutputLayer.training_losses`."""
+        """Return the mean losses against the candidates; see `OutputLayer.training_losses`."""
         assert drawn is not None
         return sampled_losses(hidden, targets, self.word_rows(), self.bias, *drawn, fused)
 
 
 def _parameter(tensor: Tensor) -> nn.Parameter:
-    """Give a parameter as it is, so that it stays shared, or make one of a plain tensor."""
+    """Return a parameter itself, so that it stays shared, or a new one for a plain tensor."""
     return tensor if isinstance(tensor, nn.Parameter) else nn.Parameter(tensor)

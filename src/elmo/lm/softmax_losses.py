@@ -1,7 +1,7 @@
 """The losses of the output layer as pure functions, each of which a kernel may replace.
 
-Both keep their memory bounded whatever the size of the vocabulary: the exact one by computing the
-logits of a few rows at a time, the sampled one by looking at a few words only.
+Memory is bounded whatever the size of the vocabulary: the exact loss computes the logits of a few
+rows at a time, the sampled one those of a few words.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from elmo.backends.gpu.kernels import sampled_softmax as kernels
 _CHUNK_BYTES = {"cpu": 16 << 20, "cuda": 512 << 20}
 """Size of the logits in memory at once. On a CPU, glibc keeps and reuses blocks of this size."""
 _LEAST_ROWS = 64
-"""Rows of a chunk at least: fewer would only wait for the weights to come from memory."""
+"""Rows of a chunk at least; with fewer, reading the weights from memory would dominate."""
 _NEVER = -1e30
 """Logit of a candidate that may not be chosen. Finite, because infinities have NaN gradients."""
 
 
 def full_loss(hidden: Tensor, targets: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    """Give the mean cross-entropy, without ever holding the logits of all rows.
+    """Return the mean cross-entropy, without ever holding the logits of all rows.
 
     The backward pass computes the logits of each chunk of rows again.
 
@@ -83,7 +83,7 @@ class _FullLoss(torch.autograd.Function):
 
 
 def _logits(hidden: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    """Give logits of `(n, n_words)`, the product in the type of `weight`, the sum in float32."""
+    """Return logits `(n, n_words)`: the product in the type of `weight`, the sum in float32."""
     product = F.linear(hidden.to(weight.dtype), weight)
     return product.to(wide(bias.dtype)).add_(bias)
 
@@ -101,7 +101,7 @@ def draw_candidates(n_words: int, n_samples: int, seed: int) -> tuple[Tensor, Te
     Args:
         n_words: Size of the vocabulary.
         n_samples: How many are drawn.
-        seed: Any whole number; the same one gives the same words on every machine.
+        seed: Any whole number; the same words on every machine.
 
     Returns:
         The k candidates in rising order, int64 `(k,)`, and log q of each, float64 `(k,)`.
@@ -123,7 +123,7 @@ def sampled_loss(
     candidates: Tensor,
     log_q: Tensor,
 ) -> Tensor:
-    """Give the mean cross-entropy of each target against itself and the candidates.
+    """Return the mean cross-entropy of each target against itself and the candidates.
 
     With s = W h + b, the target's loss is -s_t + log Z', where
 
@@ -135,7 +135,7 @@ def sampled_loss(
     softmax up to a term of the order 1/len(candidates). (TensorFlow also subtracts log q from the
     target. That has the same optimum in the limit, but another expected gradient.)
 
-    Products run in the type that autocast asks for, all else in float32 or wider.
+    Products run in the type of autocast, all else in float32 or wider.
 
     Args:
         hidden: Shape `(n, dim)`.
@@ -171,7 +171,7 @@ def sampled_losses(
     log_q: Tensor,
     fused: bool = False,
 ) -> Tensor:
-    """Give `sampled_loss` of several directions, each against the same candidates.
+    """Return `sampled_loss` of several directions, each against the same candidates.
 
     Args:
         hidden: Shape `(sides, n, dim)`.
@@ -188,7 +188,7 @@ def sampled_losses(
     if not fused:
         pairs = zip(hidden, targets, strict=True)
         return torch.stack(
-            [sampled_loss(rows, told, weight, bias, candidates, log_q) for rows, told in pairs]
+            [sampled_loss(rows, words, weight, bias, candidates, log_q) for rows, words in pairs]
         )
     losses = kernels.sampled_losses(
         hidden.flatten(0, 1),
@@ -203,7 +203,7 @@ def sampled_losses(
 
 
 def _product_type(values: Tensor, weight: Tensor) -> torch.dtype:
-    """Give the type in which products run: what autocast asks for, else that of the weight."""
+    """Return the type in which products run: that of autocast, else that of the weight."""
     kind = values.device.type
     return torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else weight.dtype
 
@@ -217,10 +217,10 @@ def row_chunks(n_rows: int, n_words: int, device: torch.device) -> Iterator[slic
 
 
 def pick(table: Tensor, columns: Tensor) -> Tensor:
-    """Give one value of each row: `table (n, m)`, `columns (n,)` -> `(n,)`."""
+    """Return one value of each row: `table (n, m)`, `columns (n,)` -> `(n,)`."""
     return table.gather(1, columns[:, None]).squeeze(1)
 
 
 def wide(dtype: torch.dtype) -> torch.dtype:
-    """Give the type in which sums and logarithms are computed: float32, or float64 if it is."""
+    """Return the type for sums and logarithms: float32, or float64 for float64."""
     return torch.float64 if dtype == torch.float64 else torch.float32
