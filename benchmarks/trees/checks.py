@@ -104,7 +104,8 @@ def vectors(model: str, place: Place) -> Found:
 
 def encode(model: str, place: Place) -> Found:
     """`encode` and what else the object gives."""
-    elmo = ELMo.from_pretrained(place.name_of(model), device="cpu", word_cache_mb=0)
+    given: Any = {"tokenizer": "whitespace", "word_cache_mb": 0}
+    elmo = ELMo.from_pretrained(place.name_of(model), device="cpu", **given)
     lines = [" ".join(sentence) for sentence in sentences_for(model)]
     yield "means", elmo.encode(lines)
     yield "one text", elmo.encode(lines[1])

@@ -81,7 +81,7 @@ def embed(model: str, place: Place) -> Found:
 def analysis(name: str, place: Place) -> Found:
     """Similar words, neighbors, and `elmo analyze`."""
     files = place.inputs
-    corpus = ["--corpus", str(files / "plain.txt"), "--quiet"]
+    corpus = ["--corpus", str(files / "plain.txt"), "--tokenizer", "whitespace", "--quiet"]
     if name == "similar":
         listed = ["--words", str(files / "words.txt"), "--format", "json", "--quiet"]
         yield "without context", json.loads(elmo("similar", "river", "bank", *listed))
@@ -111,7 +111,7 @@ def language_model(place: Place) -> Found:
     """`elmo perplexity`, `score` and `substitutes`; the mean of a folder has another meaning."""
     text = place.inputs / "english.txt"
     for state in ("zero", "carry"):
-        flags = ["--state", state, "--json", "--quiet"]
+        flags = ["--state", state, "--tokenizer", "whitespace", "--json", "--quiet"]
         yield f"perplexity {state}", as_json("perplexity", "small-en", text, *flags)
         scores = elmo("score", "small-en", text, *flags).splitlines()
         yield f"score {state}", [json.loads(line) for line in scores]
