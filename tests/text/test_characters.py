@@ -27,7 +27,7 @@ def test_the_example_of_the_published_code():
     assert rows == [259, 112, 111, 102, 260] + [261] * 45
 
 
-def test_boundaries_are_spelt_by_their_own_characters():
+def test_boundaries_are_spelled_by_their_own_characters():
     rows = CharacterMapper(5).rows(["<S>", "</S>", "<s>"]).tolist()
     assert rows[0] == [259, 257, 260, 261, 261]
     assert rows[1] == [259, 258, 260, 261, 261]
@@ -87,18 +87,18 @@ def test_batch_to_ids_is_a_batch_of_the_standard_mapper(batch):
 
 
 def test_batch_to_ids_refuses_a_string_in_the_place_of_a_sentence():
-    with pytest.raises(InputError, match=r"sentence 1 is the string 'The cat'.*\.split\(\)"):
+    with pytest.raises(InputError, match="sentence 1 is 'The cat', expected a list of words"):
         batch_to_ids([["The"], "The cat"])
 
 
 def test_batch_to_ids_refuses_what_is_no_word():
     with pytest.raises(InputError, match="sentence 1, word 0 is None of type NoneType"):
         batch_to_ids([["The"], [None]])
-    with pytest.raises(InputError, match="sentence 0 is None, expected a list of words"):
+    with pytest.raises(InputError, match="sentence 0: received None of type NoneType, expected a list"):
         batch_to_ids([None])
 
 
-def test_added_tokens_are_spelt_by_one_character():
+def test_added_tokens_are_spelled_by_one_character():
     mapper = CharacterMapper(5, tokens_to_add={"[MASK]": 1})
     assert mapper.rows(["[MASK]"])[0].tolist() == [259, 2, 260, 261, 261]
     assert not mapper.are_cut(["[MASK]"]).any()

@@ -17,22 +17,14 @@ from typing import Any
 @contextmanager
 def interrupts_later() -> Iterator[None]:
     """Defer Ctrl-C to the end of the block; a second one is raised at once."""
-    is_main = threading.current_thread() is threading.main_thread()
-    if not is_main or signal.getsignal(signal.SIGINT) is None:
-        yield  # only the main thread is interrupted; handlers of other programs stay in place
+    if signal.getsignal(signal.SIGINT) is None:  # the handler of another program stays in place
+        yield
         return
     seen: list[int] = []
-
-    def note(number: int, _: Any) -> None:
-        if seen:
-            raise KeyboardInterrupt
-        seen.append(number)
-
-    before = signal.signal(signal.SIGINT, note)
     try:
-        yield
+        with _collecting(seen, signal.SIGINT):
+            yield
     finally:
-        signal.signal(signal.SIGINT, before)
         if seen:
             signal.raise_signal(signal.SIGINT)
 
@@ -44,20 +36,25 @@ def stop_signals() -> Iterator[list[int]]:
     A second one is raised at once as `KeyboardInterrupt`.
     """
     seen: list[int] = []
+    with _collecting(seen, signal.SIGINT, signal.SIGTERM):
+        yield seen
+
+
+@contextmanager
+def _collecting(seen: list[int], *numbers: int) -> Iterator[None]:
+    """Append the first of some signals to a list; raise `KeyboardInterrupt` at the second one."""
 
     def note(number: int, _: Any) -> None:
         if seen:
             raise KeyboardInterrupt
         seen.append(number)
 
-    numbers = (signal.SIGINT, signal.SIGTERM)
-    try:
-        before = [signal.signal(number, note) for number in numbers]
-    except ValueError:  # not the main thread, which alone receives signals
-        yield seen
+    if threading.current_thread() is not threading.main_thread():  # which alone receives signals
+        yield
         return
+    before = [signal.signal(number, note) for number in numbers]
     try:
-        yield seen
+        yield
     finally:
         for number, handler in zip(numbers, before, strict=True):
             signal.signal(number, handler)

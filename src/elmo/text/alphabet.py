@@ -18,6 +18,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 
@@ -37,6 +38,7 @@ _SURROGATES = range(0xD800, 0xE000)
 _WORDS_AT_A_TIME = 10_000
 
 
+@dataclass(frozen=True, repr=False)
 class Alphabet:
     """Characters and their ids; immutable, and equal to any other of the same characters.
 
@@ -50,17 +52,20 @@ class Alphabet:
         (10, 7, 6)
     """
 
-    __slots__ = ("_characters", "_ids")
+    characters: str
+    """The characters in the order of their ids, the special ones not among them."""
+    _ids: npt.NDArray[np.int32] = field(init=False, compare=False)
+    """The id of every code point up to the largest, and one for all beyond it."""
 
     def __init__(self, characters: Iterable[str]) -> None:
         listed = list(characters)
         _check(listed)
-        self._characters = "".join(listed)
-        codes = _code_points(self._characters)
-        # A place for every code point up to the largest, and one for all beyond it.
-        self._ids = np.full(int(codes.max()) + 2, UNKNOWN_CHARACTER, dtype=np.int32)
-        self._ids[codes] = np.arange(FIRST_CHARACTER, FIRST_CHARACTER + len(codes))
-        self._ids.setflags(write=False)
+        object.__setattr__(self, "characters", "".join(listed))
+        codes = _code_points(self.characters)
+        ids = np.full(int(codes.max()) + 2, UNKNOWN_CHARACTER, dtype=np.int32)
+        ids[codes] = np.arange(FIRST_CHARACTER, FIRST_CHARACTER + len(codes))
+        ids.setflags(write=False)
+        object.__setattr__(self, "_ids", ids)
 
     @classmethod
     def build(
@@ -103,18 +108,13 @@ class Alphabet:
         return cls(character for character, _ in kept[:max_size])
 
     @property
-    def characters(self) -> str:
-        """The characters in the order of their ids, the special ones not among them."""
-        return self._characters
-
-    @property
     def n_characters(self) -> int:
         """Rows of the character table, for `ElmoConfig.n_characters`; the masked row is included.
 
         261 and 262 rows mean UTF-8 bytes to every reader of `options.json`. An alphabet of just
         that size gets 263, of which the last are never used.
         """
-        rows = FIRST_CHARACTER + len(self._characters)
+        rows = FIRST_CHARACTER + len(self.characters)
         return N_BYTE_CHARACTERS + 1 if rows in (N_BYTE_CHARACTERS - 1, N_BYTE_CHARACTERS) else rows
 
     def id(self, character: str) -> int:
@@ -132,9 +132,9 @@ class Alphabet:
     def text(self, ids: Iterable[int]) -> str:
         """Return the characters of ids; special ones are left out, unknown ones are U+FFFD."""
         return "".join(
-            "\ufffd" if number == UNKNOWN_CHARACTER else self._characters[number - FIRST_CHARACTER]
+            "\ufffd" if number == UNKNOWN_CHARACTER else self.characters[number - FIRST_CHARACTER]
             for number in ids
-            if UNKNOWN_CHARACTER <= number < FIRST_CHARACTER + len(self._characters)
+            if UNKNOWN_CHARACTER <= number < FIRST_CHARACTER + len(self.characters)
         )
 
     @classmethod
@@ -170,34 +170,23 @@ class Alphabet:
         White space and characters that cannot be seen are written `\u` and four or `\U` and
         eight hexadecimal digits, as in Python; a backslash is doubled.
         """
-        lines = (*SPECIAL_CHARACTERS, *map(_escaped, self._characters))
+        lines = (*SPECIAL_CHARACTERS, *map(_escaped, self.characters))
         Path(path).write_bytes("".join(f"{line}\n" for line in lines).encode("utf-8"))
 
     def __len__(self) -> int:
         """How many characters are known, the special ones not counted."""
-        return len(self._characters)
+        return len(self.characters)
 
     def __contains__(self, character: str) -> bool:
         return len(character) == 1 and self.id(character) != UNKNOWN_CHARACTER
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Alphabet) and self._characters == other._characters
-
-    def __hash__(self) -> int:
-        return hash((Alphabet, self._characters))
-
     def __repr__(self) -> str:
-        shown = self._characters[:10] + ("..." if len(self) > 10 else "")
+        shown = self.characters[:10] + ("..." if len(self) > 10 else "")
         return f"Alphabet({shown!r}, {len(self)} characters)"
 
     def __reduce__(self) -> tuple[type[Alphabet], tuple[str]]:
-        """Copy and pickle as the characters alone: the table is rebuilt."""
-        return Alphabet, (self._characters,)
-
-    def __setattr__(self, name: str, value: object) -> None:
-        if hasattr(self, "_ids"):  # set last
-            raise AttributeError(f"an Alphabet cannot be changed: {name}")
-        object.__setattr__(self, name, value)
+        """Copy and pickle as the characters alone; the table is rebuilt."""
+        return Alphabet, (self.characters,)
 
 
 def _check(characters: list[str]) -> None:

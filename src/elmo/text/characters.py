@@ -15,7 +15,7 @@ word is its code points between the same marks; `alphabet.py` has their ids.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -26,6 +26,7 @@ from torch import Tensor
 from elmo.config import N_BYTE_CHARACTERS, ElmoConfig
 from elmo.errors import ConfigError, InputError
 from elmo.text.alphabet import Alphabet
+from elmo.text.sentences import checked_sentences
 from elmo.text.vocabulary import BEGIN_SENTENCE, END_SENTENCE, Vocabulary, WordMapper
 
 BEGIN_SENTENCE_CHARACTER = 257
@@ -283,25 +284,8 @@ def batch_to_ids(
     Returns:
         Character ids, int64 of shape `(batch, time, max_characters)`; 0 where there is no word.
     """
-    for number, sentence in enumerate(sentences):
-        _require_words(sentence, number)
-    return CharacterMapper(max_characters, alphabet=alphabet).batch(sentences)
-
-
-def _require_words(sentence: Sequence[str], number: int) -> None:
-    if isinstance(sentence, str):
-        raise InputError(
-            f"sentence {number} is the string {sentence[:40]!r}, expected a list of words; "
-            "split it first, for instance with .split()"
-        )
-    if not isinstance(sentence, Iterable):
-        raise InputError(f"sentence {number} is {sentence!r}, expected a list of words")
-    for place, word in enumerate(sentence):
-        if not isinstance(word, str):
-            raise InputError(
-                f"sentence {number}, word {place} is {word!r} of type {type(word).__name__}, "
-                "expected a string"
-            )
+    checked = list(checked_sentences(sentences))
+    return CharacterMapper(max_characters, alphabet=alphabet).batch(checked)
 
 
 def padding_character(config: ElmoConfig) -> int:

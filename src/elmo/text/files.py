@@ -135,7 +135,7 @@ def open_bytes(path: Path) -> tuple[IO[bytes], IO[bytes]]:
 
 
 def require_text(path: Path | str, encoding: str = "utf-8") -> None:
-    """Raise an error if something cannot be read as text, without opening it: a pipe is read only once.
+    """Raise an error if something cannot be read as text; a pipe is not opened, it is read once.
 
     Args:
         path: A file, a pipe or a device; `-` for standard input.

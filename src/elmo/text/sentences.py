@@ -33,8 +33,8 @@ def checked_sentences(sentences: Iterable[Iterable[str]], first: int = 0) -> Ite
     for number, sentence in enumerate(_iterate(sentences, "sentences"), start=first):
         if isinstance(sentence, str | bytes):
             raise InputError(
-                f"sentence {number} is {sentence[:40]!r}, expected a list of words. For one "
-                "sentence write encode_tokens([words]); for raw texts write "
+                f"sentence {number} is {sentence[:40]!r}, expected a list of words. Split "
+                "it first, and put a single sentence into a list, [words]; for raw texts write "
                 "encode(texts, output_value='token_embeddings')"
             )
         yield _checked_words(sentence, f"sentence {number}")

@@ -94,7 +94,7 @@ class TokenFile:
             if self.fingerprint != fingerprint:
                 raise WeightsError(
                     f"{self.path} was made with another model "
-                    f"({self.fingerprint[:12]}..., not {fingerprint[:12]}...); compute it again with elmo cache"
+                    f"({self.fingerprint[:12]}..., not {fingerprint[:12]}...): run elmo cache again"
                 )
             return
         rows = np.unique(np.linspace(0, len(self._rows) - 1, _CHECKED_WORDS).astype(np.int64))
