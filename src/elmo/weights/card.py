@@ -131,31 +131,33 @@ class ModelCard:
         """Yield the card as lines for a terminal."""
         yield f"{self.name}: {self.description}"
         yield ""
-        facts = list(self._facts())
-        width = max(len(name) for name, _ in facts)
-        for name, value in facts:
-            yield f"{name:<{width}}  {value}"
+        facts = self.facts()
+        width = max(map(len, facts))
+        yield from (f"{name:<{width}}  {value}" for name, value in facts.items())
+        figures = [
+            line
+            for figure in self.figures
+            for line in (f"{figure.name}: {figure.value}", f"    $ {figure.command}")
+            if line.strip() != "$"
+        ]
         for title, entries in (
-            ("trained on", [self._about(source) for source in self.sources]),
-            ("figures", list(_figure_lines(self.figures))),
+            ("trained on", [_about(source) for source in self.sources]),
+            ("figures", figures),
             ("how it was made", [f"$ {command}" for command in self.commands]),
         ):
             if entries:
-                yield ""
-                yield f"{title}:"
-                yield from (f"  {entry}" for entry in entries)
+                yield from ("", f"{title}:", *(f"  {entry}" for entry in entries))
 
     def markdown(self, config: ElmoConfig, fingerprint: str) -> str:
         """Return the README.md of a model's folder, as the Hugging Face Hub expects it."""
-        facts = [*self._facts(), *_size_rows(config, fingerprint)]
         sections = [
             _HEADER.format(language=f"language: {self.language}\n"),
             f"# {self.name}\n\n{self.description}\n",
-            _EXAMPLE.format(name=self.name, layers=config.n_layers + 1, dim=config.output_dim),
-            _table(("", ""), facts),
+            _example(self.name, config),
+            _table(("", ""), [*self.facts().items(), *_sizes(config, fingerprint)]),
         ]
         if self.sources:
-            about = "".join(f"- {self._about(source)}\n" for source in self.sources)
+            about = "".join(f"- {_about(source)}\n" for source in self.sources)
             sections.append(f"## Trained on\n\n{about}")
         if self.figures:
             figures = [(f.name, f.value, f"`{f.command}`" * bool(f.command)) for f in self.figures]
@@ -167,35 +169,31 @@ class ModelCard:
         sections.append("## Files\n\n" + _table(("file", "SHA-256"), files))
         return "\n".join(sections)
 
-    def _facts(self) -> Iterator[tuple[str, str]]:
+    def facts(self) -> dict[str, str]:
+        """Return what is known, by its name for readers."""
         found = self.perplexity
-        for name, value in (
-            ("language", self.language),
-            ("license of the weights", self.license),
-            ("parameters", f"{self.parameters:,}" if self.parameters else ""),
-            ("tokenizer", self.tokenizer),
-            ("vocabulary", f"{self.vocabulary_size:,} words" if self.vocabulary_size else ""),
-            ("unknown words", "" if self.unknown_rate is None else f"{self.unknown_rate:.2%}"),
-            ("words read in training", f"{self.tokens:,}" if self.tokens else ""),
-            ("time", "" if self.minutes is None else f"{self.minutes:,.1f} minutes"),
-            ("device", self.device),
-            ("cost", self.cost),
-            (
-                "held-out perplexity",
-                ""
-                if found is None
-                else f"{found.mean:.2f} (forward {found.forward:.2f}, backward "
-                f"{found.backward:.2f})",
-            ),
-        ):
-            if value:
-                yield name, value
+        facts = {
+            "language": self.language,
+            "license of the weights": self.license,
+            "parameters": f"{self.parameters:,}" if self.parameters else "",
+            "tokenizer": self.tokenizer,
+            "vocabulary": f"{self.vocabulary_size:,} words" if self.vocabulary_size else "",
+            "unknown words": "" if self.unknown_rate is None else f"{self.unknown_rate:.2%}",
+            "words read in training": f"{self.tokens:,}" if self.tokens else "",
+            "time": "" if self.minutes is None else f"{self.minutes:,.1f} minutes",
+            "device": self.device,
+            "cost": self.cost,
+            "held-out perplexity": ""
+            if found is None
+            else f"{found.mean:.2f} (forward {found.forward:.2f}, backward {found.backward:.2f})",
+        }
+        return {name: value for name, value in facts.items() if value}
 
-    @staticmethod
-    def _about(source: Source) -> str:
-        words = f", {source.words:,} words" if source.words else ""
-        address = f" ({source.address})" if source.address else ""
-        return f"{source.name}{address}{words}, {source.license}"
+
+def _about(source: Source) -> str:
+    words = f", {source.words:,} words" if source.words else ""
+    address = f" ({source.address})" if source.address else ""
+    return f"{source.name}{address}{words}, {source.license}"
 
 
 _SIDES = ("forward", "backward", "mean")
@@ -211,6 +209,22 @@ def _perplexity(content: Any, origin: str) -> Perplexity:
     return Perplexity(forward=content["forward"], backward=content["backward"])
 
 
+# --- the card of a model of which only sizes and weights are known --------------------------------
+
+
+def model_card(config: ElmoConfig, n_parameters: int, fingerprint: str) -> str:
+    """Return the README.md of a model without a card, as the Hugging Face Hub expects it."""
+    sections = [
+        _HEADER.format(language=""),
+        f"# ELMo, {n_parameters / 1e6:.1f} M parameters\n",
+        _ABOUT,
+        _example("path/to/this/folder", config),
+        _table(("", ""), _sizes(config, fingerprint)),
+        _REST,
+    ]
+    return "\n".join(sections)
+
+
 _HEADER = """\
 ---
 library_name: elmo-torch
@@ -219,15 +233,6 @@ tags:
 - elmo
 - contextual-word-embeddings
 ---
-"""
-
-_EXAMPLE = """\
-```python
-from elmo import ELMo
-
-elmo = ELMo.from_pretrained("{name}")
-vectors = elmo.encode_tokens([["The", "river", "bank", "."]])[0]  # ({layers}, 4, {dim})
-```
 """
 
 _ABOUT = """\
@@ -244,21 +249,19 @@ Training data and its license, number of tokens, held-out perplexity, known limi
 """
 
 
-def model_card(config: ElmoConfig, n_parameters: int, fingerprint: str) -> str:
-    """Describe a model of which only sizes and weights are known, as a Hub model card."""
-    example = {"name": "path/to/this/folder", "layers": config.n_layers + 1}
-    sections = [
-        _HEADER.format(language=""),
-        f"# ELMo, {n_parameters / 1e6:.1f} M parameters\n",
-        _ABOUT,
-        _EXAMPLE.format(dim=config.output_dim, **example),
-        _table(("", ""), _size_rows(config, fingerprint)),
-        _REST,
-    ]
-    return "\n".join(sections)
+def _example(name: str, config: ElmoConfig) -> str:
+    shape = f"({config.n_layers + 1}, 4, {config.output_dim})"
+    return f"""\
+```python
+from elmo import ELMo
+
+elmo = ELMo.from_pretrained("{name}")
+vectors = elmo.encode_tokens([["The", "river", "bank", "."]])[0]  # {shape}
+```
+"""
 
 
-def _size_rows(config: ElmoConfig, fingerprint: str) -> list[tuple[str, str]]:
+def _sizes(config: ElmoConfig, fingerprint: str) -> list[tuple[str, str]]:
     if config.reads_characters:
         kind = "code points of an alphabet" if config.has_alphabet else "UTF-8 bytes"
         reads = (
@@ -280,16 +283,9 @@ def _size_rows(config: ElmoConfig, fingerprint: str) -> list[tuple[str, str]]:
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    lines = ["| " + " | ".join(row) + " |" for row in (head, *rows)]
-    lines[0] = "|" + "|".join(f" {name} " if name else " " for name in head) + "|"
-    return "\n".join([lines[0], "|" + "---|" * len(head), *lines[1:]]) + "\n"
-
-
-def _figure_lines(figures: Iterable[Figure]) -> Iterator[str]:
-    for figure in figures:
-        yield f"{figure.name}: {figure.value}"
-        if figure.command:
-            yield f"    $ {figure.command}"
+    lines = ["|" + "|".join(f" {name} " if name else " " for name in head) + "|"]
+    lines += ["|" + "---|" * len(head), *("| " + " | ".join(row) + " |" for row in rows)]
+    return "\n".join(lines) + "\n"
 
 
 def _checked(kind: type[Any], content: Any, origin: str) -> dict[str, Any]:
