@@ -84,6 +84,7 @@ class ELMo:
         word_cache_mb: Memory for the context-free vectors of words seen before; unless told, 64 on
             a CPU and 512 on a GPU, in its own memory.
         token_file: Precomputed context-free vectors, as `elmo cache` writes them.
+        fingerprint: That of the model, where it is known; else computed when it is first needed.
 
     Example:
         >>> from elmo import ELMo, ElmoConfig, random_bilm
@@ -101,6 +102,7 @@ class ELMo:
         tokenizer: TokenizerName | Tokenizer = "whitespace",
         word_cache_mb: float | None = None,
         token_file: TokenFile | None = None,
+        fingerprint: str | None = None,
     ) -> None:
         checkpoint = model.to_checkpoint() if isinstance(model, BiLM) else model
         self.config: ElmoConfig = checkpoint.config
@@ -114,7 +116,7 @@ class ELMo:
         self._lookup = checkpoint.lookup
         # Rounded weights cannot be restored, so their fingerprint is computed now.
         later = precision == "fp32" and self._lookup is None
-        self._fingerprint = None if later else checkpoint.fingerprint()
+        self._fingerprint = fingerprint or (None if later else checkpoint.fingerprint())
         warm_state, bilm = checkpoint.warm_state, BiLM.from_checkpoint(checkpoint)
         del checkpoint, model  # so that weights can be freed one by one while they are packed
         backend = choose(bilm, device, precision)
@@ -581,18 +583,32 @@ class ELMo:
 
 
 def load_model(choice: ModelChoice, settings: EmbedSettings | None = None) -> ELMo:
-    """Load the model that a command names, with the token file of its settings if there is one."""
+    """Load the model that a command names.
+
+    Args:
+        choice: Which model.
+        settings: Of `elmo embed`, which may name a token file, and needs the fingerprint: it is
+            computed here, before the weights are laid out for a kernel.
+    """
     from elmo.hub.names import open_model
     from elmo.text.vocabulary import Vocabulary
     from elmo.weights.token_file import TokenFile
 
     checkpoint = open_model(choice.model, choice.options, choice.weights, lookups=True)
-    file = words = None
+    fingerprint = file = words = None
+    if settings is not None:
+        fingerprint = checkpoint.fingerprint()
     if settings is not None and settings.token_file is not None:
         if settings.token_vocabulary is not None:
             words = Vocabulary.read(settings.token_vocabulary)
         file = TokenFile(settings.token_file, words)
-    return ELMo(checkpoint, precision=choice.precision, device=choice.device, token_file=file)
+    return ELMo(
+        checkpoint,
+        precision=choice.precision,
+        device=choice.device,
+        token_file=file,
+        fingerprint=fingerprint,
+    )
 
 
 def _dtype_name(dtype: Dtype) -> OutputDtype:

@@ -263,25 +263,22 @@ class VectorWriter:
             self.work.mkdir(exist_ok=True)
             self._lock = lock_output(self.work, path)
             try:
-                self._open()
+                if self._is_new:
+                    self.path.unlink(missing_ok=True)
+                    for old in self.work.iterdir():
+                        if old.name != LOCK_FILE:
+                            old.unlink()
+                    self._sentences.touch()
+                    facts = json.dumps(asdict(info), indent=2)
+                    (self.work / "info.json").write_text(f"{facts}\n")
+                    self._create()
+                else:
+                    _require_same(path, self._begun_with(), info)
+                    remove_partial_files(self.work)
+                    self.n_written = self._recover()
             except BaseException:
                 self._give_up()
                 raise
-
-    def _open(self) -> None:
-        """Begin anew, or recover what another run left."""
-        if not self._is_new:
-            _require_same(self.path, self._begun_with(), self.info)
-            remove_partial_files(self.work)
-            self.n_written = self._recover()
-            return
-        self.path.unlink(missing_ok=True)
-        for old in self.work.iterdir():
-            if old.name != LOCK_FILE:
-                old.unlink()
-        self._sentences.touch()
-        (self.work / "info.json").write_text(json.dumps(asdict(self.info), indent=2) + "\n")
-        self._create()
 
     def __enter__(self) -> Self:
         return self
