@@ -52,7 +52,7 @@ def choose(
         from elmo.backends.cpu.products import runs_natively
 
         if cell in CPUBackend.cells:
-            if not runs_natively(precision):
+            if precision != "fp32" and not runs_natively(precision):
                 warnings.warn(
                     f"precision={precision!r} rounds the weights as asked, but computes in float32 "
                     f"and is no faster here: no native kernel ({why_not()})",

@@ -315,11 +315,11 @@ class HostWordCache(WordCache):
         """Look up the words of a batch."""
         places: dict[str, int] = {}
         tokens = [places.setdefault(word, len(places)) for s in sentences for word in s]
-        words = list(places)
+        words, device = list(places), self.source.device
+        vectors = self.lookup(words).to(device)
         cut = {words[place] for place in self.source.ids.are_cut(words).nonzero()[0]}
         n_cut = sum(word in cut for sentence in sentences for word in sentence) if cut else 0
-        device = self.source.device
-        return WordsOfBatch(self.lookup(words).to(device), torch.tensor(tokens).to(device), n_cut)
+        return WordsOfBatch(vectors, torch.tensor(tokens).to(device), n_cut)
 
     def _fill_known(self, words: Sequence[str], vectors: Tensor) -> list[int]:
         """Fill in the vectors at hand; return the places of the others."""

@@ -20,7 +20,7 @@ import subprocess
 import tempfile
 from functools import cache
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from elmo.runtime.files import cache_folder, replacing, sha256_of
 
@@ -51,13 +51,6 @@ class CannotBuildError(Exception):
 def kernel() -> ctypes.CDLL | None:
     """Return the kernel, built for this CPU; None if there cannot be one, see `why_not`."""
     return _outcome()[0]
-
-
-def present_kernel() -> Any:
-    """Return the kernel; it must exist."""
-    library = kernel()
-    assert library is not None, "there is no kernel: see why_not"
-    return library
 
 
 def why_not() -> str:

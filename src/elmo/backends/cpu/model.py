@@ -22,20 +22,19 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from elmo.backends.base import Backend
 from elmo.backends.cpu.characters import CPUCharacterEncoder, CPUWordEncoder, falling_logistic_
-from elmo.backends.cpu.compiler import present_kernel
 from elmo.backends.cpu.native import (
     FLOAT_INPUTS,
-    LayerInputs,
     LSTMKernel,
     NativeLinear,
     ReadingKernel,
     empty_rows,
     interleaved,
     kernel_threads,
+    present_kernel,
 )
 from elmo.backends.cpu.products import FrozenLinear, LinearFactory, fit_halves
 from elmo.model.bilm import BiLM, State, step_runs, zero_state
@@ -84,11 +83,8 @@ class CPUBackend(Backend):
                 assert isinstance(bilm.words, CharacterEncoder)
                 self.words = CPUCharacterEncoder(bilm.words, bilm.config, factory, consume)
             self.forward_layers, self.backward_layers = (
-                [
-                    _build_layer(self.config.cell, cell, factory, consume)
-                    for cell in bilm.cells(side)
-                ]
-                for side in range(2)
+                [_build_layer(self.config.cell, layer, factory, consume) for layer in layers]
+                for layers in (bilm.forward_layers, bilm.backward_layers)
             )
         self._at_once: ReadingKernel | None = None
         """Reads a few sentences in one call, if all layers are native."""
@@ -105,9 +101,8 @@ class CPUBackend(Backend):
 
     def encode_words(self, ids: Tensor) -> Tensor:
         """Encode words without their context; see `BiLMBase.encode_words`."""
-        ids = checked_ids(ids)
         with self.computing():
-            return self.words(ids)
+            return self.words(checked_ids(ids))
 
     def contextualize(
         self,
@@ -119,7 +114,8 @@ class CPUBackend(Backend):
     ) -> tuple[list[Tensor], State]:
         """Read a batch of sentences in both directions; see `BiLMBase.contextualize`."""
         with self.computing():
-            if self._at_once is None or not self._at_once.suits(len(vectors), len(tokens)):
+            n_rows = max(len(vectors), len(tokens)) if lengths else 0
+            if self._at_once is None or not 0 < n_rows <= self._at_once.max_rows:
                 return super().contextualize(vectors, tokens, lengths, state, depth)
             depth = self.config.n_layers if depth is None else depth
             start = zero_state(self.config, len(lengths), vectors) if state is None else state
@@ -153,10 +149,8 @@ class CPULayer:
         consume: Free the plain layer's weights.
     """
 
-    gate_order: tuple[int, ...]
-    """Blocks of the plain weights in the order in which this cell wants them."""
     gate_scales: tuple[float, ...]
-    """Factors of the blocks in that order: powers of two, so that nothing is rounded.
+    """Factors of the gates' blocks of rows: powers of two, so that nothing is rounded.
 
     -1 turns a sigmoid and -2 a tanh into `falling_logistic_`.
     """
@@ -171,8 +165,9 @@ class CPULayer:
             for name, tensor in layer.named_parameters()
             if name.endswith("bias")
         }
+        input_weight = self._reorder(layer.input_weight)
         bias = self._reorder(layer.gate_bias())
-        self._input = factory.linear(self._reorder(layer.input_weight), bias)
+        self._input = factory.linear(input_weight, bias)
         self._recurrent = factory.linear(self._reorder(layer.recurrent_weight))
         self._projection: FrozenLinear | None = None
         if layer.projection_weight is not None:
@@ -257,16 +252,14 @@ class CPULayer:
             memory.clamp_(-self._cell_clip, self._cell_clip)
 
     def _reorder(self, rows: Tensor) -> Tensor:
-        """Order and scale blocks of plain weights for this cell."""
-        blocks = rows.chunk(len(self.gate_order))
-        places = zip(self.gate_order, self.gate_scales, strict=True)
-        return torch.cat([scale * blocks[place] for place, scale in places])
+        """Scale, or order, the rows of plain weights for this cell."""
+        blocks = rows.chunk(len(self.gate_scales))
+        return torch.cat([s * block for s, block in zip(self.gate_scales, blocks, strict=True)])
 
     def _restore(self, rows: Tensor) -> Tensor:
         """Undo `_reorder`, bit for bit."""
-        blocks = rows.chunk(len(self.gate_order))
-        places = [self.gate_order.index(n) for n in range(len(self.gate_order))]
-        return torch.cat([blocks[place] / self.gate_scales[place] for place in places])
+        blocks = rows.chunk(len(self.gate_scales))
+        return torch.cat([block / s for s, block in zip(self.gate_scales, blocks, strict=True)])
 
 
 class TorchLSTM(CPULayer):
@@ -276,8 +269,7 @@ class TorchLSTM(CPULayer):
     below, that of the output in the projection.
     """
 
-    gate_order = (0, 1, 2, 3)  # i, f, g, o
-    gate_scales = (-1, -1, -2, -1)
+    gate_scales = (-1, -1, -2, -1)  # i, f, g, o
     output_scale = 2
 
     def _step(self, inputs: Tensor, hidden: Tensor, memory: Tensor) -> Tensor:
@@ -320,16 +312,16 @@ class NativeLSTM(CPULayer):
         memory[:, self._dim :] = 0
         outputs = torch.empty(sum(batch_sizes), hidden.shape[1])
         start = 0
-        for part, sizes in self._inputs(inputs.contiguous(), index, batch_sizes):
+        for part, places, multiplied, sizes in self._parts(inputs.contiguous(), index, batch_sizes):
             end = start + sum(sizes)
-            self.kernel(part, sizes, hidden, memory, outputs[start:end])
+            self.kernel(part, places, multiplied, sizes, hidden, memory, outputs[start:end])
             start = end
         return outputs, LayerState(hidden, memory[:, : self._dim])
 
-    def _inputs(
+    def _parts(
         self, inputs: Tensor, index: Tensor | None, batch_sizes: Sequence[int]
-    ) -> Iterator[tuple[LayerInputs, Sequence[int]]]:
-        """Yield the inputs of some time steps, multiplied or not as is fastest, and their sizes."""
+    ) -> Iterator[tuple[Tensor, Tensor | None, bool, Sequence[int]]]:
+        """Yield what `LSTMKernel` reads of some time steps, multiplied or not as is fastest."""
         start, n_wide = 0, 0
         if not self._keeps_all_products(inputs, index):
             wide = _WIDE_ROWS_OF_LARGE if self._is_large else _WIDE_ROWS
@@ -337,13 +329,13 @@ class NativeLSTM(CPULayer):
         if n_wide:
             start = sum(batch_sizes[:n_wide])
             places = None if index is None else index[:start]
-            yield LayerInputs(inputs, places, multiplied=False), batch_sizes[:n_wide]
+            yield inputs, places, False, batch_sizes[:n_wide]
         if index is None:
             inputs = inputs[start:]
         else:
             index = index[start:]
         for products, rows, sizes in self._input_rows(inputs, index, batch_sizes[n_wide:]):
-            yield LayerInputs(products, rows, multiplied=True), sizes
+            yield products, rows, True, sizes
 
     def _input_product(self, rows: Tensor) -> Tensor:
         assert isinstance(self._input, NativeLinear)
@@ -362,8 +354,7 @@ class NativeLSTM(CPULayer):
 class TorchGRU(CPULayer):
     """`GRU` for inference in PyTorch, step by step; for tanh see `TorchLSTM`."""
 
-    gate_order = (0, 1, 2)  # r, z, n
-    gate_scales = (-1, -1, -2)
+    gate_scales = (-1, -1, -2)  # r, z, n
 
     def _step(self, inputs: Tensor, hidden: Tensor, memory: Tensor) -> Tensor:
         dim = memory.shape[1]
@@ -378,8 +369,9 @@ class TorchGRU(CPULayer):
         return self._project(memory)
 
 
-def _build_layer(cell: str, layer: Cell, factory: LinearFactory, consume: bool) -> CPULayer:
-    """Choose the fastest way to compute a layer."""
+def _build_layer(cell: str, layer: nn.Module, factory: LinearFactory, consume: bool) -> CPULayer:
+    """Prepare a layer in the fastest way that there is for it."""
+    assert isinstance(layer, Cell)
     if cell == "gru":
         return TorchGRU(layer, factory, consume)
     native = factory.format is not None and (

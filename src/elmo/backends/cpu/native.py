@@ -14,13 +14,13 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from enum import IntEnum
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from elmo.backends.cpu.compiler import kernel, present_kernel
+from elmo.backends.cpu.compiler import kernel
 from elmo.model.checkpoint import Tensors
 from elmo.model.layers import Highway
 from elmo.settings import Precision
@@ -68,6 +68,13 @@ _FORMATS: dict[Precision, tuple[Format, ...]] = {
 """Formats of a precision, the fastest first."""
 FLOAT_INPUTS = (Format.FLOAT32, Format.FLOAT16, Format.BFLOAT16)
 """Formats that multiply inputs without rounding them."""
+
+
+def present_kernel() -> Any:
+    """Return the kernel; it must exist."""
+    library = kernel()
+    assert library is not None, "there is no kernel: see why_not"
+    return library
 
 
 def native_format(precision: Precision) -> Format | None:
@@ -192,22 +199,48 @@ def large_pages(n_values: int, dtype: torch.dtype) -> Tensor:
 # --- products -------------------------------------------------------------------------------------
 
 
-def _fields(**types: Any) -> list[tuple[str, Any]]:
-    """Return the fields of a C++ struct in the form that ctypes wants."""
-    return list(types.items())
+def _pointers(*names: str) -> list[tuple[str, Any]]:
+    """Return fields of a C++ struct that are addresses."""
+    return [(name, ctypes.c_void_p) for name in names]
+
+
+def _numbers(*names: str) -> list[tuple[str, Any]]:
+    """Return fields of a C++ struct that are whole numbers."""
+    return [(name, ctypes.c_int64) for name in names]
+
+
+def address(tensor: Tensor | None) -> int | None:
+    """Return the address of a tensor's values; None for none."""
+    return None if tensor is None else tensor.data_ptr()
+
+
+def _call(
+    function: str, *arguments: int | Tensor | ctypes.Structure | ctypes.Array[Any] | None
+) -> None:
+    """Call a function of the kernel, with the number of threads as the last argument.
+
+    Tensors and structs are passed by address, numbers as 64 bits.
+    """
+    passed: list[Any] = []
+    for argument in (*arguments, thread_count()):
+        if isinstance(argument, Tensor):
+            passed.append(ctypes.c_void_p(argument.data_ptr()))
+        elif isinstance(argument, int):
+            passed.append(ctypes.c_int64(argument))
+        elif isinstance(argument, ctypes.Structure):
+            passed.append(ctypes.byref(argument))
+        else:
+            passed.append(argument)
+    getattr(present_kernel(), function)(*passed)
 
 
 class _MatrixStruct(ctypes.Structure):
     """`Matrix` of `rows.h`."""
 
-    _fields_ = _fields(
-        weights=ctypes.c_void_p,
-        scales=ctypes.c_void_p,
-        offsets=ctypes.c_void_p,
-        inputs=ctypes.c_int64,
-        groups=ctypes.c_int64,
-        panels=ctypes.c_int64,
-    )
+    _fields_ = [
+        *_pointers("weights", "scales", "offsets"),
+        *_numbers("inputs", "groups", "panels"),
+    ]
 
 
 class NativeLinear:
@@ -272,16 +305,8 @@ class NativeLinear:
     def _multiply(self, inputs: Tensor, out: Tensor) -> Tensor:
         inputs = inputs.contiguous()
         if len(inputs):
-            present_kernel().elmo_product(
-                ctypes.c_int(self.format),
-                ctypes.byref(self.struct),
-                ctypes.c_void_p(address(inputs)),
-                ctypes.c_int64(len(inputs)),
-                ctypes.c_void_p(address(self.bias)),
-                ctypes.c_void_p(address(out)),
-                ctypes.c_int64(out.stride(0)),
-                ctypes.c_int64(thread_count()),
-            )
+            rows, stride = len(inputs), out.stride(0)
+            _call("elmo_product", self.format, self.struct, inputs, rows, self.bias, out, stride)
         return out[:, : self.out]
 
     def weight(self) -> Tensor:
@@ -306,11 +331,6 @@ def quantized(weight: Tensor) -> tuple[Tensor, Tensor]:
     scales = weight.abs().amax(dim=1) / 127
     scales = torch.where(scales > 0, scales, 1.0)
     return torch.round(weight / scales[:, None]).clamp_(-127, 127), scales
-
-
-def address(tensor: Tensor | None) -> int | None:
-    """Return the address of a tensor's values; None for none."""
-    return None if tensor is None else tensor.data_ptr()
 
 
 def interleaved(dim: int, parts: int, multiple: int) -> Tensor:
@@ -339,20 +359,16 @@ def interleaved(dim: int, parts: int, multiple: int) -> Tensor:
 class _ResponsesStruct(ctypes.Structure):
     """`Responses` of `words.h`."""
 
-    _fields_ = _fields(
-        table=ctypes.c_void_p,
-        offsets=ctypes.c_void_p,
-        widths=ctypes.c_void_p,
-        filters=ctypes.c_int64,
-        widest=ctypes.c_int64,
-        characters=ctypes.c_int64,
-    )
+    _fields_ = [
+        *_pointers("table", "offsets", "widths"),
+        *_numbers("filters", "widest", "characters"),
+    ]
 
 
 class _WordsStruct(ctypes.Structure):
     """`Words` of `words.h`."""
 
-    _fields_ = _fields(places=ctypes.c_void_p, count=ctypes.c_int64, windows=ctypes.c_int64)
+    _fields_ = [*_pointers("places"), *_numbers("count", "windows")]
 
 
 def highest_responses(
@@ -378,12 +394,7 @@ def highest_responses(
         address(table), address(offsets), address(widths), table.shape[1], len(offsets), longest
     )
     words = _WordsStruct(address(rows), len(rows), windows)
-    present_kernel().elmo_filters(
-        ctypes.byref(responses),
-        ctypes.byref(words),
-        ctypes.c_void_p(address(out)),
-        ctypes.c_int64(thread_count()),
-    )
+    _call("elmo_filters", responses, words, out)
     return out
 
 
@@ -408,15 +419,9 @@ class NativeHighway:
         """Transform float32 vectors `(n, dim)`; returns the same shape."""
         vectors = vectors.contiguous()
         out = torch.empty_like(vectors)
-        present_kernel().elmo_highway(
-            ctypes.c_int(self._linear.format),
-            ctypes.byref(self._linear.struct),
-            ctypes.c_void_p(address(self._linear.bias)),
-            ctypes.c_void_p(address(vectors)),
-            ctypes.c_int64(len(vectors)),
-            ctypes.c_void_p(address(out)),
-            ctypes.c_int64(thread_count()),
-        )
+        product = self._linear
+        arguments = (product.format, product.struct, product.bias, vectors, len(vectors), out)
+        _call("elmo_highway", *arguments)
         return out
 
     def tensors(self) -> Tensors:
@@ -436,69 +441,50 @@ class NativeHighway:
 class _TableStruct(ctypes.Structure):
     """`Table` of `rows.h`."""
 
-    _fields_ = _fields(values=ctypes.c_void_p, index=ctypes.c_void_p, stride=ctypes.c_int64)
+    _fields_ = [*_pointers("values", "index"), *_numbers("stride")]
 
 
 class _LayerStruct(ctypes.Structure):
     """`Layer` of `lstm_layer.h`."""
 
-    _fields_ = _fields(
-        input=_MatrixStruct,
-        bias=ctypes.c_void_p,
-        recurrent=_MatrixStruct,
-        projection=_MatrixStruct,
-        cells=ctypes.c_int64,
-        hidden=ctypes.c_int64,
-        cell_clip=ctypes.c_float,
-        projection_clip=ctypes.c_float,
-    )
+    _fields_ = [
+        ("input", _MatrixStruct),
+        *_pointers("bias"),
+        ("recurrent", _MatrixStruct),
+        ("projection", _MatrixStruct),
+        *_numbers("cells", "hidden"),
+        ("cell_clip", ctypes.c_float),
+        ("projection_clip", ctypes.c_float),
+    ]
 
 
 class _StepsStruct(ctypes.Structure):
     """`Steps` of `lstm_layer.h`."""
 
-    _fields_ = _fields(
-        sizes=ctypes.c_void_p,
-        count=ctypes.c_int64,
-        inputs=_TableStruct,
-        products=_TableStruct,
-        hidden=ctypes.c_void_p,
-        memory=ctypes.c_void_p,
-        memory_stride=ctypes.c_int64,
-        outputs=ctypes.c_void_p,
-    )
+    _fields_ = [
+        *_pointers("sizes"),
+        *_numbers("count"),
+        ("inputs", _TableStruct),
+        ("products", _TableStruct),
+        *_pointers("hidden", "memory"),
+        *_numbers("memory_stride"),
+        *_pointers("outputs"),
+    ]
 
 
 class _ReadingStruct(ctypes.Structure):
     """`Reading` of `reading.h`."""
 
-    _fields_ = _fields(
-        vectors=ctypes.c_void_p,
-        n_vectors=ctypes.c_int64,
-        tokens=ctypes.c_void_p,
-        lengths=ctypes.c_void_p,
-        sentences=ctypes.c_int64,
-        hidden=ctypes.c_void_p,
-        memory=ctypes.c_void_p,
-        cells=ctypes.c_int64,
-        outputs=ctypes.c_void_p,
-        products=ctypes.c_void_p,
-        products_stride=ctypes.c_int64,
-        depth=ctypes.c_int64,
-        residual=ctypes.c_int64,
-    )
-
-
-class LayerInputs(NamedTuple):
-    """What a layer reads."""
-
-    rows: Tensor
-    """Float32 `(m, inputs)`; or their products with the bias, `(m, products)`, in the order of
-    `interleaved`. Rows may be any distance apart."""
-    words: Tensor | None
-    """Which of them stands at each place, int64 `(n,)`; None if they are in order."""
-    multiplied: bool
-    """Whether they are products."""
+    _fields_ = [
+        *_pointers("vectors"),
+        *_numbers("n_vectors"),
+        *_pointers("tokens", "lengths"),
+        *_numbers("sentences"),
+        *_pointers("hidden", "memory"),
+        *_numbers("cells"),
+        *_pointers("outputs", "products"),
+        *_numbers("products_stride", "depth", "residual"),
+    ]
 
 
 class LSTMKernel:
@@ -541,7 +527,9 @@ class LSTMKernel:
 
     def __call__(
         self,
-        inputs: LayerInputs,
+        inputs: Tensor,
+        index: Tensor | None,
+        multiplied: bool,
         batch_sizes: Sequence[int],
         hidden: Tensor,
         memory: Tensor,
@@ -550,31 +538,29 @@ class LSTMKernel:
         """Read a packed batch.
 
         Args:
-            inputs: Inputs, multiplied or not: the results are the same, bit for bit.
+            inputs: Float32 `(m, inputs)`; or their products with the bias, `(m, products)`, in the
+                order of `interleaved`. Rows may be any distance apart.
+            index: Which of them stands at each place, int64 `(n,)`; None if they are in order.
+            multiplied: Whether they are products; the results are the same, bit for bit.
             batch_sizes: Rows of each time step, never growing; their sum is n.
             hidden: Float32 `(rows, hidden)`: the state before; replaced by that after the last word
                 of each row.
             memory: Float32 `(rows, cells)`, likewise; rows may be any distance apart.
             outputs: Receives float32 `(n, hidden)`.
         """
-        table = _TableStruct(address(inputs.rows), address(inputs.words), inputs.rows.stride(0))
+        table = _TableStruct(address(inputs), address(index), inputs.stride(0))
         sizes = (ctypes.c_int64 * len(batch_sizes))(*batch_sizes)
         steps = _StepsStruct(
             ctypes.addressof(sizes),
             len(sizes),
-            _TableStruct() if inputs.multiplied else table,
-            table if inputs.multiplied else _TableStruct(),
+            _TableStruct() if multiplied else table,
+            table if multiplied else _TableStruct(),
             address(hidden),
             address(memory),
             memory.stride(0),
             address(outputs),
         )
-        present_kernel().elmo_layer(
-            ctypes.c_int(self.format),
-            ctypes.byref(self.struct),
-            ctypes.byref(steps),
-            ctypes.c_int64(thread_count()),
-        )
+        _call("elmo_layer", self.format, self.struct, steps)
 
 
 class ReadingKernel:
@@ -596,16 +582,8 @@ class ReadingKernel:
             for layers in self._layers
         ]
         self._residual = residual
-
-    def suits(self, n_vectors: int, n_tokens: int) -> bool:
-        """Return whether input products fit into the buffer that is kept between calls.
-
-        Args:
-            n_vectors: Number of distinct words.
-            n_tokens: Number of words of all sentences.
-        """
-        n_rows = max(n_vectors, n_tokens)
-        return n_tokens > 0 and n_rows * 4 * self._first.products < _SMALL_BUFFER_BYTES
+        self.max_rows = (_SMALL_BUFFER_BYTES - 1) // (4 * self._first.products)
+        """Words, distinct or of all sentences, whose input products fit into the small buffer."""
 
     def __call__(
         self,
@@ -648,10 +626,5 @@ class ReadingKernel:
             depth,
             self._residual,
         )
-        present_kernel().elmo_read(
-            ctypes.c_int(self._first.format),
-            *self._structs,
-            ctypes.byref(reading),
-            ctypes.c_int64(thread_count()),
-        )
+        _call("elmo_read", self._first.format, *self._structs, reading)
         return outputs
