@@ -46,7 +46,14 @@ def write_task_data(path, bilm):
 
 
 def settings(folder, data, out, **more):
-    small = {"hidden": 16, "epochs": 8, "batch": 8, "rate": 0.01, "min_steps": 0, "layers": 1}
+    small = {
+        "hidden_size": 16,
+        "epochs": 8,
+        "batch_size": 8,
+        "learning_rate": 0.01,
+        "min_steps": 0,
+        "layers": 1,
+    }
     small |= {"dropout": 0.0, "elmo_dropout": 0.0}
     return TaskSettings(
         data=folder / data,
@@ -54,7 +61,7 @@ def settings(folder, data, out, **more):
         out=out,
         model=str(folder / "bilm"),
         vectors=str(folder / "vectors.txt"),
-        cache=folder / "cache",
+        cache_dir=folder / "cache",
         quiet=True,
         **{**small, "device": "cpu", **more},
     )

@@ -33,7 +33,7 @@ from elmo.tasks.run.training import Examples, TaskReport, read_examples, train_t
 from elmo.tasks.settings import TaskSettings
 from elmo.text.files import COMPRESSED
 
-_QUICK = {"epochs": 1, "min_steps": 0, "hidden": 8}
+_QUICK = {"epochs": 1, "min_steps": 0, "hidden_size": 8}
 _QUICK_EXAMPLES = 100
 WORKER = "ELMO_REPORT_WORKER"
 """Environment variable of processes that another one started: they do not write the page."""
@@ -72,7 +72,7 @@ def run_report(settings: ReportSettings, say: Callable[[str], None]) -> bool:
             if cell_file(settings.folder, cell).is_file():
                 continue
             say(f"[{number}/{len(todo)}] {cell.name}")
-            report = _try(cell, settings, known, deadline, say)
+            report = _try(cell, settings, known, say)
         if report is None:
             failed.append(cell.name)
         elif not report.finished:
@@ -89,12 +89,11 @@ def _try(
     cell: Cell,
     settings: ReportSettings,
     known: dict[str, Examples],
-    deadline: float,
     say: Callable[[str], None],
 ) -> TaskReport | None:
     """Run a cell; return None if it failed for a reason that does not concern the others."""
     try:
-        report = _run(cell, settings, known, deadline)
+        report = _run(cell, settings, known)
     except Exception as error:
         if not _concerns_one_run(error):
             raise
@@ -185,9 +184,7 @@ def read_cells(out: Path) -> list[dict[str, Any]]:
     return [json.loads(path.read_text(encoding="utf-8")) for path in found]
 
 
-def _run(
-    cell: Cell, settings: ReportSettings, known: dict[str, Examples], deadline: float
-) -> TaskReport:
+def _run(cell: Cell, settings: ReportSettings, known: dict[str, Examples]) -> TaskReport:
     dataset = DATASETS[cell.dataset]
     folder = settings.folder / RUNS_FOLDER / cell.name
     chosen = _task_settings(cell, dataset, settings, folder)
@@ -198,7 +195,7 @@ def _run(
             known.clear()  # the data of one data set at a time
             read = _read(dataset, chosen)
             known[cell.dataset] = _a_few(read) if settings.quick else read
-        report = train_task(dataset.task, chosen, known[cell.dataset], deadline)
+        report = train_task(dataset.task, chosen, known[cell.dataset])
     if not report.finished:
         return report
     record = {
@@ -244,7 +241,7 @@ def _task_settings(
         vectors=settings.vectors,
         device=settings.device,
         precision=settings.precision,
-        cache=settings.cache,
+        cache_dir=settings.cache,
         quiet=settings.quiet,
         **choices,
     )
@@ -294,7 +291,7 @@ def _figures(report: TaskReport) -> str:
     scores = report.test or report.dev
     return (
         f"{report.metric} {100 * scores[report.metric]:.2f} on test, "
-        f"{100 * report.dev[report.metric]:.2f} on dev, {report.rounds} rounds in "
+        f"{100 * report.dev[report.metric]:.2f} on dev, {report.epochs} epochs in "
         f"{report.seconds_training:.0f} s after {report.seconds_preparing:.0f} s"
     )
 

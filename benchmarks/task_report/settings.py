@@ -72,7 +72,7 @@ DATASETS: dict[DatasetName, Dataset] = {
         "tag",
         "pos_ewt",
         ("en_ewt-ud-train.conllu", "en_ewt-ud-dev.conllu", "en_ewt-ud-test.conllu"),
-        choices={"batch": 32, "epochs": 10},
+        choices={"batch_size": 32, "epochs": 10},
     ),
     "agnews": Dataset("AG News", "classify", "agnews"),
     "trec": Dataset("TREC", "classify", "trec", choices={"tokenizer": "whitespace"}),
@@ -89,7 +89,7 @@ STUDIES: dict[Study, tuple[tuple[DatasetName, ...], tuple[dict[str, Any], ...]]]
     "share": (
         _SMALL,
         tuple(
-            {"features": features, "share": share}
+            {"features": features, "train_share": share}
             for share in (0.01, 0.1)
             for features in ("glove", "glove+elmo")
         ),
@@ -118,7 +118,7 @@ class ReportSettings(Settings):
     take turns unless its MPS is running (nvidia-cuda-mps-control -d). Several commands with the
     same --out share the work, too."""
     minutes: Annotated[float | None, POSITIVE] = None
-    """Stop after so many minutes; the same command goes on later, in the middle of a run, too."""
+    """Start no run after so many minutes; the same command continues later."""
     only_write: bool = False
     """Run nothing: write tables and pictures from the runs that are there."""
     keep: bool = False
@@ -179,5 +179,5 @@ def cells(settings: ReportSettings) -> list[Cell]:
 
 def normalized(change: dict[str, Any]) -> tuple[tuple[str, Any], ...]:
     """Return what is varied as sorted pairs, without defaults."""
-    default = {"features": "glove+elmo", "elmo_at": "input", "mix": "learned", "share": 1.0}
+    default = {"features": "glove+elmo", "elmo_at": "input", "mix": "learned", "train_share": 1.0}
     return tuple(sorted((k, v) for k, v in change.items() if default.get(k) != v))

@@ -108,7 +108,7 @@ def share_table(found: Cells, shares: Sequence[float]) -> str | None:
 
 def at_share(changes: Mapping[str, Any], share: float) -> dict[str, Any]:
     """Add a share of the training data to what is varied."""
-    return {**changes, "share": share} if share != 1.0 else dict(changes)
+    return {**changes, "train_share": share} if share != 1.0 else dict(changes)
 
 
 def layer_weights(found: Cells, dataset: str, place: str) -> list[float] | None:
@@ -147,10 +147,10 @@ def times_table(found: Cells) -> str:
             sizes = " / ".join(f"{reports[0][f'n_{part}']:,}" for part in ("train", "dev", "test"))
             times = [
                 f"{statistics.fmean(report[key] for report in reports):,.0f}"
-                for key in ("seconds_preparing", "seconds_training", "rounds", "steps")
+                for key in ("seconds_preparing", "seconds_training", "epochs", "steps")
             ]
             rows.append([dataset.title, sizes, *times])
-    header = ["data set", "examples", "s preparing", "s training", "rounds", "steps"]
+    header = ["data set", "examples", "s preparing", "s training", "epochs", "steps"]
     return markdown_table(header, rows)
 
 

@@ -52,7 +52,7 @@ def made_cell(dataset, seed, value, weights=None, **changes):
         "n_test": 10,
         "seconds_preparing": 1.0,
         "seconds_training": 2.0,
-        "rounds": 3,
+        "epochs": 3,
         "steps": 40,
         "elmo": None if changes.get("features") == "glove" else "0123456789abcdef",
         "device": "cpu",
@@ -71,8 +71,8 @@ def made_cells():
     found = [made_cell("sst", k, v, features="glove") for k, v in enumerate((0.40, 0.42, 0.41))]
     found += [made_cell("sst", k, v, weights) for k, v in enumerate((0.50, 0.52, 0.54))]
     for share, low, high in ((0.01, 0.2, 0.3), (0.1, 0.3, 0.4)):
-        found.append(made_cell("sst", 0, low, features="glove", share=share))
-        found.append(made_cell("sst", 0, high, weights, share=share))
+        found.append(made_cell("sst", 0, low, features="glove", train_share=share))
+        found.append(made_cell("sst", 0, high, weights, train_share=share))
     found.append(made_cell("sst", 0, 0.49, {"output": [0.6, 0.3, 0.1]}, elmo_at="output"))
     found.append(made_cell("sst", 0, 0.48, mix="top"))
     found.append(made_cell("trec", 0, 0.9, weights))

@@ -11,7 +11,7 @@ from elmo.cli.main import main
 from elmo.tasks.run.training import train_task
 from task_data import settings
 
-FLAGS = ["--features", "random", "--random-dim", "12", "--hidden", "8", "--epochs", "1"]
+FLAGS = ["--features", "random", "--random-dim", "12", "--hidden-size", "8", "--epochs", "1"]
 FLAGS += ["--min-steps", "1", "--device", "cpu", "--dropout", "0", "--quiet"]
 
 
@@ -97,7 +97,7 @@ def test_predict_reads_texts_files_and_standard_input(heads, tmp_path, capsys, m
 
 def test_evaluate_prints_what_training_reported(folder, heads, tmp_path, capsys):
     command = ["task", "evaluate", str(heads / "tag"), "--data", str(folder / "tags.conll")]
-    command += ["--device", "cpu", "--quiet", "--cache", str(folder / "cache")]
+    command += ["--device", "cpu", "--quiet", "--cache-dir", str(folder / "cache")]
     predictions = tmp_path / "predictions.jsonl"
     assert main([*command, "--json", "--predictions", str(predictions)]) == 0
     result = json.loads((heads / "tag" / "result.json").read_text())
@@ -114,11 +114,11 @@ def test_settings_come_from_a_file_and_flags_win(folder, tmp_path, capsys):
         f'vectors = "{folder / "vectors.txt"}"',
         'features = "glove"',
         "epochs = 7",
-        "hidden = 8",
+        "hidden-size = 8",
     ]
     config.write_text("\n".join(lines))
     command = ["task", "train", "classify", "--config", str(config), "--epochs", "1", "--quiet"]
     assert main([*command, "--min-steps", "0", "--out", str(tmp_path / "out")]) == 0
     run = json.loads((tmp_path / "out" / "run.json").read_text())
-    assert (run["epochs"], run["hidden"], run["features"]) == (1, 8, "glove")
+    assert (run["epochs"], run["hidden_size"], run["features"]) == (1, 8, "glove")
     assert "best by dev accuracy" in capsys.readouterr().err

@@ -1,11 +1,13 @@
-"""Tasks on a GPU: what is learned there is learned, goes on after a stop, and runs on a CPU."""
+"""Tasks on a GPU: what is learned there is learned, continued after a stop, and runs on a CPU."""
 
-import time
+import signal
+from contextlib import nullcontext
 
 import pytest
 
 import elmo.tasks
 from cli.test_task import CASES
+from elmo.tasks.run import training
 from elmo.tasks.run.training import train_task
 from task_data import settings
 
@@ -44,10 +46,12 @@ def test_pairs_questions_and_documents_give_the_same_on_both(folder, tmp_path, n
     assert len(on_gpu([text])) == len(on_cpu([text]))
 
 
-def test_a_run_that_was_stopped_goes_on(folder, tmp_path):
+def test_a_run_that_was_stopped_is_continued(folder, tmp_path, monkeypatch):
     chosen = settings(folder, "tags.conll", tmp_path / "out", device="cuda", epochs=3)
-    stopped = train_task("tag", chosen, deadline=time.monotonic() - 1)
+    with monkeypatch.context() as patched:
+        patched.setattr(training, "stop_signals", lambda: nullcontext([signal.SIGINT]))
+        stopped = train_task("tag", chosen)
     assert not stopped.finished
     report = train_task("tag", chosen.replace(resume=True))
     assert report.finished
-    assert report.rounds == 3
+    assert report.epochs == 3

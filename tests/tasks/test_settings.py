@@ -13,11 +13,11 @@ from elmo.tasks.settings import TaskSettings
         ({"features": "random", "finetune_elmo": True}, "--finetune-elmo is about ELMo"),
         ({"features": "elmo", "elmo_at": "output"}, "leaves nothing for the input"),
         ({"features": "word2vec"}, "one of glove, elmo"),
-        ({"share": 0.0}, "above 0"),
+        ({"train_share": 0.0}, "above 0"),
         ({"epochs": -1}, "more than 0"),
         ({"dropout": 1.0}, "from 0"),
         ({"mix": "sum"}, "learned, top, average or a whole number"),
-        ({"features": "elmo", "tune_vectors": True}, "needs static vectors"),
+        ({"features": "elmo", "finetune_vectors": True}, "needs static vectors"),
         ({"epochs": "many"}, "a whole number"),
     ],
 )

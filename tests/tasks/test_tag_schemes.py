@@ -47,10 +47,11 @@ def test_a_change_of_type_begins_a_span_as_in_the_conll_scorer():
         (["O", "O"], "iob2"),
         (["O", "I-X", "B-X"], "iob1"),
         (["B-X", "O", "I-X"], "iob2"),
+        (["B-X", "O", "I-X", "O", "I-Y"], "iob1"),
         (["I-", "O"], "labels"),
     ],
 )
-def test_schemes_are_told_apart(tags, scheme):
+def test_schemes_are_recognized(tags, scheme):
     assert scheme_of([tags]) == scheme
 
 

@@ -74,7 +74,7 @@ def evaluate(
     data: Annotated[tuple[Path, ...], _Several],
     model: str | None = None,
     device: str = "auto",
-    cache: Path | None = None,
+    cache_dir: Path | None = None,
     predictions: Path | None = None,
     json: bool = False,
     quiet: bool = False,
@@ -91,7 +91,7 @@ def evaluate(
         Path or name of the biLM, if not that of training.
     device
         auto, cpu, cuda, cuda:1, ...
-    cache
+    cache_dir
         Folder for the layers of sentences; by default the user's cache folder.
     predictions
         Write all predictions to this file, as JSON lines.
@@ -100,8 +100,6 @@ def evaluate(
     quiet
         No progress.
     """
-    from tqdm import tqdm
-
     from elmo.runtime.files import cache_folder
     from elmo.tasks.run.trained import TrainedTask
     from elmo.text.files import refuse_to_replace
@@ -110,16 +108,13 @@ def evaluate(
         for path in data:
             refuse_to_replace(path, predictions)
     head = TrainedTask(
-        folder, model=model, device=device, cache=cache or cache_folder("layers"), quiet=quiet
+        folder,
+        model=model,
+        device=device,
+        cache_dir=cache_dir or cache_folder("layers"),
+        quiet=quiet,
     )
-    examples = head.read(data)
-    with tqdm(total=len(examples), unit=" examples", disable=quiet) as bar:
-        found = head.predict(examples, bar.update)
-    if predictions is not None:
-        pairs = zip(examples, found, strict=True)
-        with _opened(predictions) as file:
-            _write(file, (head.task.render(example, own) for example, own in pairs))
-    _show_scores(head.task.evaluate(examples, found), json)
+    _show_scores(head.evaluate(data, predictions), json)
     return DONE
 
 
@@ -195,15 +190,15 @@ def split(
 def _show_report(report: TaskReport, settings: TaskSettings) -> int:
     out = settings.out
     if not report.finished:
-        rounds = counted(report.rounds, "round")
-        say(f"interrupted after {rounds}: continue with the same command and --resume")
+        epochs = counted(report.epochs, "epoch")
+        say(f"interrupted after {epochs}: continue with the same command and --resume")
         return STOPPED
     say(
-        f"{out}: {counted(report.n_train, 'example')}, {counted(report.rounds, 'round')}, "
+        f"{out}: {counted(report.n_train, 'example')}, {counted(report.epochs, 'epoch')}, "
         f"{counted(report.steps, 'step')} in "
         f"{report.seconds_training:,.0f} s after {report.seconds_preparing:,.0f} s of preparation; "
-        f"best by dev {report.metric} {100 * report.dev[report.metric]:.2f} in round "
-        f"{report.best_round}"
+        f"best by dev {report.metric} {100 * report.dev[report.metric]:.2f} after epoch "
+        f"{report.best_epoch}"
     )
     for place, weights in report.mix.items():
         say(f"weights of layers ({place}): {', '.join(f'{weight:.3f}' for weight in weights)}")

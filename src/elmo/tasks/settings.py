@@ -19,6 +19,7 @@ from elmo.settings import (
     PART,
     POSITIVE,
     POSITIVE_SHARE,
+    Group,
     Settings,
     TokenizerName,
     at_least,
@@ -40,20 +41,22 @@ MixChoice = Literal["learned", "top", "average"] | int
 TaskPrecision = Literal["fp32", "bf16"]
 
 _Several = Parameter(consume_multiple=True, show_default=False)
-_CHANGED_ON_RESUME = ("device", "resume", "quiet", "cache", "out", "data")
+_READING, _FEATURES = Group("Reading files"), Group("Features of words")
+_HEAD, _OPTIMIZATION, _RUN = Group("Head"), Group("Optimization"), Group("Run")
+_CHANGED_ON_RESUME = ("device", "resume", "overwrite", "quiet", "cache_dir", "out", "data")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
     """Default sizes and training of a task; a flag of the same name takes precedence."""
 
-    hidden: int
+    hidden_size: int
     """Width of the encoder in one direction."""
     layers: int = 1
     """Recurrent layers of the encoder."""
     dropout: float = 0.3
     """Dropout on the input of every part of the head."""
-    batch: int = 32
+    batch_size: int = 32
     """Examples in a batch."""
     epochs: int = 20
     """Epochs, at most."""
@@ -61,11 +64,11 @@ class Recipe:
     """Small training sets are read more often, up to this many steps."""
     patience: int = 5
     """Stop after this many evaluations without an improvement; 0: never."""
-    rate: float = 1e-3
+    learning_rate: float = 1e-3
     """Highest learning rate of Adam, after a linear warm-up and before a linear decay."""
     weight_decay: float = 0.0
     """Weight decay of AdamW."""
-    clip: float = 5.0
+    grad_clip: float = 5.0
     """Bound on the global norm of the gradient."""
     elmo_dropout: float = 0.5
     """Dropout on the mixed layers of ELMo."""
@@ -77,20 +80,21 @@ class Recipe:
 class ReadOptions(Settings):
     """How files of examples are read; each task uses what concerns it."""
 
-    format: str | None = None
+    format: Annotated[str | None, _READING] = None
     """Format of the files; by default detected from their names and content."""
-    tokenizer: TokenizerName = "english"
-    """Tokenizer of raw texts; files of words are left as they are."""
-    encoding: str = "utf-8"
+    tokenizer: Annotated[TokenizerName | None, _READING] = None
+    """Tokenizer of raw texts; by default that of the model, else english. Files of words are left
+    as they are."""
+    encoding: Annotated[str, _READING] = "utf-8"
     """Encoding of the files."""
-    text_column: str | None = None
+    text_column: Annotated[str | None, _READING] = None
     """csv, tsv, jsonl: name or number (from 0) of the column of texts, or several, separated by
     commas."""
-    label_column: str | None = None
+    label_column: Annotated[str | None, _READING] = None
     """csv, tsv, jsonl, CoNLL: name or number of the column of labels or tags."""
-    phrases: bool = False
+    phrases: Annotated[bool, _READING] = False
     """Train on the phrases within sentences, too (SST trees)."""
-    max_words: Annotated[int, at_least(1)] = 1000
+    max_words: Annotated[int, at_least(1), _READING] = 1000
     """Words of a sentence or text, at most."""
 
 
@@ -106,78 +110,79 @@ class TaskSettings(ReadOptions):
     """Files on which the best model is evaluated at the end."""
     out: Path | None = None
     """Folder for the trained head, its metrics and the snapshot for --resume."""
+    features: Features = "glove+elmo"
+    """Vector of a word: static vectors, ELMo, or both concatenated; random: randomly initialized
+    vectors."""
+    model: str | None = None
+    """The biLM: folder, weights file, or repository of the Hugging Face Hub; else the default."""
+    epochs: Annotated[int | None, POSITIVE] = None
+    """Epochs, at most; unless given, small training sets are read more often, see --min-steps."""
+    learning_rate: Annotated[float | None, POSITIVE] = None
+    """Highest learning rate; its default and those of the flags for head and optimization depend
+    on the task."""
+    device: str = "auto"
+    """auto, cpu, cuda, cuda:1, ..."""
     resume: bool = False
     """Continue the run in --out; start one if there is none."""
     overwrite: bool = False
     """Replace a trained head in --out."""
 
-    share: Annotated[float, POSITIVE_SHARE] = 1.0
+    train_share: Annotated[float, POSITIVE_SHARE, _READING] = 1.0
     """Share of the training examples that are used, sampled by --seed."""
-    holdout: Annotated[float, PART] = 0.1
+    dev_share: Annotated[float, PART, _READING] = 0.1
     """Share of --data that is held out to select the best model, without --dev."""
 
-    features: Features = "glove+elmo"
-    """Vector of a word: static vectors, ELMo, or both concatenated; random: randomly initialized
-    vectors."""
-    elmo_at: ElmoPlace = "input"
+    elmo_at: Annotated[ElmoPlace, _FEATURES] = "input"
     """Where ELMo enters: before the encoder, after it, or both, each with its own mix."""
-    mix: MixChoice = "learned"
+    mix: Annotated[MixChoice, _FEATURES] = "learned"
     """How layers become one vector: learned weights, the top layer, the average, or one layer by
     its number."""
-    mix_l2: Annotated[float | None, at_least(0)] = None
+    mix_l2: Annotated[float | None, at_least(0), _FEATURES] = None
     """L2 penalty that pulls the learned mix towards the average; by default by task."""
-    elmo_dropout: Annotated[float | None, PART] = None
+    elmo_dropout: Annotated[float | None, PART, _FEATURES] = None
     """Dropout on ELMo's vectors; the default depends on the task."""
-    finetune_elmo: bool = False
+    finetune_elmo: Annotated[bool, _FEATURES] = False
     """Fine-tune the biLM, too: slower, nothing is cached."""
-    elmo_rate: Annotated[float, POSITIVE] = 1e-4
+    elmo_learning_rate: Annotated[float, POSITIVE, _FEATURES] = 1e-4
     """Learning rate of the biLM with --finetune-elmo."""
-    model: str | None = None
-    """The biLM: folder, weights file, or repository of the Hugging Face Hub; else the default."""
-    vectors: str = DEFAULT_VECTORS
+    vectors: Annotated[str, _FEATURES] = DEFAULT_VECTORS
     """Static vectors: a GloVe or word2vec file (text, .gz, .zip, .bin), or a package's name."""
-    tune_vectors: bool = False
+    finetune_vectors: Annotated[bool, _FEATURES] = False
     """Fine-tune the static vectors of training words, too."""
-    random_dim: Annotated[int, POSITIVE] = 50
+    random_dim: Annotated[int, POSITIVE, _FEATURES] = 50
     """Width of random vectors."""
 
-    hidden: Annotated[int | None, POSITIVE] = None
-    """Width of the encoder in one direction; its default and those of the next flags depend on the
-    task."""
-    layers: Annotated[int | None, POSITIVE] = None
+    hidden_size: Annotated[int | None, POSITIVE, _HEAD] = None
+    """Width of the encoder in one direction."""
+    layers: Annotated[int | None, POSITIVE, _HEAD] = None
     """Recurrent layers of the encoder."""
-    dropout: Annotated[float | None, PART] = None
+    dropout: Annotated[float | None, PART, _HEAD] = None
     """Dropout within the head."""
-    batch: Annotated[int | None, POSITIVE] = None
+
+    batch_size: Annotated[int | None, POSITIVE, _OPTIMIZATION] = None
     """Examples in a batch."""
-    epochs: Annotated[int | None, POSITIVE] = None
-    """Epochs, at most; unless given, small training sets are read more often, see --min-steps."""
-    min_steps: Annotated[int | None, at_least(0)] = None
+    min_steps: Annotated[int | None, at_least(0), _OPTIMIZATION] = None
     """Small training sets are read more often, up to this many steps; with --epochs, only if this
     is given, too."""
-    patience: Annotated[int | None, at_least(0)] = None
+    patience: Annotated[int | None, at_least(0), _OPTIMIZATION] = None
     """Stop after this many evaluations without an improvement; 0: never."""
-    rate: Annotated[float | None, POSITIVE] = None
-    """Highest learning rate."""
-    weight_decay: Annotated[float | None, at_least(0)] = None
+    weight_decay: Annotated[float | None, at_least(0), _OPTIMIZATION] = None
     """Weight decay."""
-    clip: Annotated[float | None, POSITIVE] = None
+    grad_clip: Annotated[float | None, POSITIVE, _OPTIMIZATION] = None
     """Bound on the norm of the gradient."""
-
-    seed: Annotated[int, at_least(0)] = 0
-    """Determines weights, order, dropout and what is held out."""
-    precision: TaskPrecision = "fp32"
+    precision: Annotated[TaskPrecision, _OPTIMIZATION] = "fp32"
     """bf16: products of the head in bfloat16; for GPUs."""
-    device: str = "auto"
-    """auto, cpu, cuda, cuda:1, ..."""
-    cache: Path | None = None
+
+    seed: Annotated[int, at_least(0), _RUN] = 0
+    """Determines weights, order, dropout and what is held out."""
+    cache_dir: Annotated[Path | None, _RUN] = None
     """Folder for the layers of embedded sentences; by default the user's cache folder."""
-    quiet: bool = False
+    quiet: Annotated[bool, _RUN] = False
     """No progress."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require("--holdout", self.holdout, "between 0 and 1", self.holdout > 0)
+        require("--dev-share", self.dev_share, "between 0 and 1", self.dev_share > 0)
         self._check_features()
 
     def _check_features(self) -> None:
@@ -193,8 +198,8 @@ class TaskSettings(ReadOptions):
                 "--elmo-at output leaves nothing for the input with --features elmo; choose "
                 "glove+elmo, or --elmo-at both"
             )
-        if self.tune_vectors and "glove" not in self.features:
-            raise ConfigError(f"--tune-vectors needs static vectors; got {self.features}")
+        if self.finetune_vectors and "glove" not in self.features:
+            raise ConfigError(f"--finetune-vectors needs static vectors; got {self.features}")
 
     @property
     def reads_elmo(self) -> bool:
@@ -220,7 +225,7 @@ class TaskSettings(ReadOptions):
         """Refuse to resume a run with other settings than it was started with."""
         for field in fields(self):
             mine, theirs = getattr(self, field.name), getattr(saved, field.name)
-            if field.name not in (*_CHANGED_ON_RESUME, "overwrite") and mine != theirs:
+            if field.name not in _CHANGED_ON_RESUME and mine != theirs:
                 raise ConfigError(
                     f"{flag_of(field.name)} is {mine}, but the run in {self.out} was "
                     f"started with {theirs}; give the same flags, or another --out"

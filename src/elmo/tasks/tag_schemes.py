@@ -7,6 +7,7 @@ the word before it unless one of the two is `O`, their types differ, the word be
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Literal, NamedTuple
 
@@ -78,10 +79,11 @@ def scheme_of(sentences: Iterable[Sequence[str]]) -> Scheme:
     """Detect the scheme of the tags of a file.
 
     `labels` if any tag is neither `O` nor a prefix, a hyphen and a type; `bioes` if spans have
-    marked ends; `iob1` if spans begin with `I` and none after `O` with `B`; else `iob2`.
+    marked ends. In `iob1`, `B` only separates spans of one type; CoNLL-2003 as published has a few
+    elsewhere, so what most spans after `O` begin with decides between `iob1` and `iob2`.
     """
     prefixes: set[str] = set()
-    begins: set[str] = set()
+    begins: Counter[str] = Counter()
     for tags in sentences:
         if not all(is_span_tag(tag) for tag in tags):
             return "labels"
@@ -92,7 +94,7 @@ def scheme_of(sentences: Iterable[Sequence[str]]) -> Scheme:
         return "bioes"
     if prefixes <= {OUTSIDE}:
         return "iob2" if prefixes else "labels"
-    return "iob1" if "I" in begins and "B" not in begins else "iob2"
+    return "iob1" if begins["I"] > begins["B"] else "iob2"
 
 
 def is_span_tag(tag: str) -> bool:

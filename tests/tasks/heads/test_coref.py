@@ -50,7 +50,7 @@ def made_up(count):
 
 def test_it_learns_that_equal_names_mean_the_same():
     examples = made_up(12)
-    head = trained(TASK, examples, steps=100, batch=3, rate=5e-3, hidden=16)
+    head = trained(TASK, examples, steps=100, batch=3, rate=5e-3, hidden_size=16)
     found = predictions(TASK, head, examples)
     measured = TASK.evaluate(examples, found)
     assert measured["average_f1"] == pytest.approx(1)
@@ -63,7 +63,7 @@ def test_without_singletons_in_training_none_are_predicted():
     examples = [Document(e.sentences, [c for c in e.clusters if len(c) > 1]) for e in examples]
     task = Coref.from_examples(examples)
     assert not task.singletons
-    head = trained(task, examples, steps=40, batch=2, rate=1e-2, hidden=12)
+    head = trained(task, examples, steps=40, batch=2, rate=1e-2, hidden_size=12)
     found = predictions(task, head, examples)
     assert found == [example.clusters for example in examples]
 
@@ -71,7 +71,7 @@ def test_without_singletons_in_training_none_are_predicted():
 @given(st.lists(sentences, min_size=1, max_size=3), st.integers(1, 4), st.sampled_from([0, 3]))
 def test_neighbours_and_padding_change_no_score(texts, more, output_dim):
     examples = [Document(text) for text in texts]
-    head = built(TASK, hidden=4, output_dim=output_dim).eval()
+    head = built(TASK, hidden_size=4, output_dim=output_dim).eval()
     batch = TASK.collate(examples)
     vectors = vectors_of(TASK, examples, output_dim)
     wider = CorefBatch(widened(batch.layout, more), batch.spans, batch.clusters, batch.sizes)
@@ -87,9 +87,9 @@ def test_neighbours_and_padding_change_no_score(texts, more, output_dim):
 
 def test_products_in_bfloat16_give_nearly_the_same_loss():
     examples = made_up(6)
-    exact = built(TASK, hidden=8, dropout=0.0)
+    exact = built(TASK, hidden_size=8, dropout=0.0)
     expected = exact.loss(vectors_of(TASK, examples), TASK.collate(examples)).item()
-    head = built(TASK, hidden=8, dropout=0.0)
+    head = built(TASK, hidden_size=8, dropout=0.0)
     assert half_loss(TASK, head, examples) == pytest.approx(expected, rel=0.05)
     with torch.autocast("cpu", torch.bfloat16):
         assert len(predictions(TASK, head.eval(), examples)) == 6
@@ -258,7 +258,7 @@ def test_spans_are_grouped_by_chains_of_antecedents():
 def test_long_documents_are_trained_in_pieces(monkeypatch):
     monkeypatch.setattr(coref_module, "TRAINED_WORDS", 8)
     example = document(*["Ann saw Bo ."] * 6)
-    head = built(TASK, hidden=4)
+    head = built(TASK, hidden_size=4)
     (part,) = head._documents(vectors_of(TASK, [example]), TASK.collate([example]))
     torch.manual_seed(1)
     some = part.random_window(8)
@@ -286,12 +286,12 @@ def test_documents_are_read_parsed_and_shown(tmp_path):
     shown = TASK.render(raw, [[Span(2, 3), Span(4, 5)]])
     assert [mention["text"] for mention in shown["clusters"][0]] == ["Bo", "He"]
     json.dumps(shown)
-    assert predictions(TASK, built(TASK, hidden=4).eval(), [raw]) is not None
+    assert predictions(TASK, built(TASK, hidden_size=4).eval(), [raw]) is not None
 
 
 def test_a_blank_text_has_no_clusters_and_disturbs_no_other():
     blank, other = TASK.parse(" ", ReadOptions())[0], document("Ann saw Ann .")
-    head = built(TASK, hidden=4).eval()
+    head = built(TASK, hidden_size=4).eval()
     found = predictions(TASK, head, [blank, other])
     assert found[0] == []
     assert found[1] == predictions(TASK, head, [other])[0]

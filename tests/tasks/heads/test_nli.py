@@ -36,7 +36,7 @@ def made_up(count):
 
 def test_it_learns_which_words_are_the_same():
     examples = made_up(64)
-    head = trained(TASK, examples, steps=60, hidden=16)
+    head = trained(TASK, examples, steps=60, hidden_size=16)
     found = predictions(TASK, head, examples)
     assert TASK.evaluate(examples, found) == {"accuracy": 1.0, "macro_f1": 1.0}
     assert sum(found[0].probabilities.values()) == pytest.approx(1)
@@ -44,7 +44,7 @@ def test_it_learns_which_words_are_the_same():
 
 @given(st.lists(pairs, min_size=1, max_size=4), st.integers(1, 5), st.sampled_from([0, 3]))
 def test_neighbours_and_padding_change_no_score(examples, more, output_dim):
-    head = built(TASK, hidden=5, output_dim=output_dim).eval()
+    head = built(TASK, hidden_size=5, output_dim=output_dim).eval()
     batch = TASK.collate(examples)
     vectors = vectors_of(TASK, examples, output_dim)
     together = head(vectors, batch)
@@ -57,9 +57,9 @@ def test_neighbours_and_padding_change_no_score(examples, more, output_dim):
 
 def test_products_in_bfloat16_give_nearly_the_same_loss():
     examples = made_up(6)
-    exact = built(TASK, hidden=8, dropout=0.0)
+    exact = built(TASK, hidden_size=8, dropout=0.0)
     expected = exact.loss(vectors_of(TASK, examples), TASK.collate(examples)).item()
-    head = built(TASK, hidden=8, dropout=0.0)
+    head = built(TASK, hidden_size=8, dropout=0.0)
     assert half_loss(TASK, head, examples) == pytest.approx(expected, rel=0.05)
     with torch.autocast("cpu", torch.bfloat16):
         assert len(predictions(TASK, head.eval(), examples)) == 6
@@ -130,7 +130,7 @@ def test_pairs_are_read_from_files_and_from_text(tmp_path):
 
 def test_predictions_are_shown_with_both_texts():
     (example,) = TASK.parse("one two\tthree", ReadOptions(tokenizer="whitespace"))
-    (prediction,) = predictions(TASK, built(TASK, hidden=4).eval(), [example])
+    (prediction,) = predictions(TASK, built(TASK, hidden_size=4).eval(), [example])
     shown = TASK.render(example, prediction)
     assert shown["premise"] == "one two"
     assert shown["hypothesis"] == "three"

@@ -42,7 +42,7 @@ def made_up(count):
 
 def test_it_learns_to_find_the_word_after_is():
     examples = made_up(40)
-    head = trained(TASK, examples, steps=60, batch=20, rate=1e-2, hidden=12)
+    head = trained(TASK, examples, steps=60, batch=20, rate=1e-2, hidden_size=12)
     found = predictions(TASK, head, examples)
     assert TASK.evaluate(examples, found) == {"exact_match": 1.0, "f1": 1.0}
     assert 0.5 < found[0].probability <= 1
@@ -57,7 +57,7 @@ passages = st.builds(
 
 @given(st.lists(passages, min_size=1, max_size=3), st.integers(1, 4), st.sampled_from([0, 3]))
 def test_neighbours_and_padding_change_no_score(examples, more, output_dim):
-    head = built(TASK, hidden=4, output_dim=output_dim).eval()
+    head = built(TASK, hidden_size=4, output_dim=output_dim).eval()
     batch = TASK.collate(examples)
     vectors = vectors_of(TASK, examples, output_dim)
     together = head(vectors, batch)
@@ -82,9 +82,9 @@ def test_neighbours_and_padding_change_no_score(examples, more, output_dim):
 
 def test_products_in_bfloat16_give_nearly_the_same_loss():
     examples = made_up(6)
-    exact = built(TASK, hidden=8, dropout=0.0)
+    exact = built(TASK, hidden_size=8, dropout=0.0)
     expected = exact.loss(vectors_of(TASK, examples), TASK.collate(examples)).item()
-    head = built(TASK, hidden=8, dropout=0.0)
+    head = built(TASK, hidden_size=8, dropout=0.0)
     assert half_loss(TASK, head, examples) == pytest.approx(expected, rel=0.05)
     with torch.autocast("cpu", torch.bfloat16):
         assert len(predictions(TASK, head.eval(), examples)) == 6
@@ -239,7 +239,7 @@ def test_questions_are_read_from_files_and_from_text(tmp_path):
 
 def test_answers_are_cut_out_of_the_raw_context():
     (example,) = TASK.parse("Who?\tDr. O'Neil,  (Ann)  sang.", ReadOptions())
-    (prediction,) = predictions(TASK, built(TASK, hidden=4).eval(), [example])
+    (prediction,) = predictions(TASK, built(TASK, hidden_size=4).eval(), [example])
     shown = TASK.render(example, prediction)
     assert shown["answer"] == example.context.text[shown["start"] : shown["stop"]]
     assert shown["answer"]

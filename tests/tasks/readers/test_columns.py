@@ -20,6 +20,53 @@ def test_columns_of_conll_2003_come_as_iob2(write):
     assert read_columns(write(text), ReadOptions(label_column="1"))[0].tags == ["NNP", "NNP", "VBD"]
 
 
+IOB1 = """\
+-DOCSTART- -X- -X- O
+
+EU NNP I-NP I-ORG
+rejects VBZ I-VP O
+German JJ I-NP I-MISC
+call NN I-NP O
+to TO I-VP O
+boycott VB I-VP O
+British JJ I-NP I-MISC
+lamb NN I-NP O
+. . O O
+
+Peter NNP I-NP I-PER
+Blackburn NNP I-NP I-PER
+
+BRUSSELS NNP I-NP I-LOC
+1996-08-22 CD I-NP O
+
+-DOCSTART- -X- -X- O
+
+ITALIAN JJ I-NP B-MISC
+Serie NNP I-NP B-MISC
+A NNP I-NP I-MISC
+results NNS I-NP O
+: : O O
+Milan NNP I-NP I-ORG
+Bologna NNP I-NP B-ORG
+2 CD I-NP O
+"""
+"""As CoNLL-2003 is published: `B` separates spans of one type, and stands at odd places, too."""
+IOB2 = ["B-ORG", "O", "B-MISC", "O", "O", "O", "B-MISC", "O", "O"]
+IOB2 += ["B-PER", "I-PER", "B-LOC", "O", "B-MISC", "B-MISC", "I-MISC", "O", "O", "B-ORG"]
+IOB2 += ["B-ORG", "O"]
+
+
+@pytest.mark.filterwarnings("error")
+def test_iob1_and_iob2_are_recognized_and_read_alike_without_a_word(write):
+    sentences = read_columns(write(IOB1, "eng.train"), ReadOptions())
+    assert [tag for sentence in sentences for tag in sentence.tags] == IOB2
+    assert [len(sentence.words) for sentence in sentences] == [9, 2, 2, 8]
+    words = [word for sentence in sentences for word in sentence.words]
+    rows = "\n".join(f"{word} {tag}" for word, tag in zip(words, IOB2, strict=True))
+    (again,) = read_columns(write(rows, "iob2.txt"), ReadOptions())
+    assert again.tags == IOB2
+
+
 def test_columns_between_tabs_may_hold_hashtags_and_blanks(write):
     path = write("#love\tO\nNew York\tS-LOC\n\t\n#\tO\n", "wnut.txt.gz")
     first, second = read_columns(path, ReadOptions())
@@ -35,10 +82,13 @@ def test_comments_above_a_sentence_are_no_words(write):
 
 
 def test_tags_that_continue_nothing_are_counted(write):
-    path = write("a B-X\nb O\nc I-X\n\nd I-X\n")
+    path = write("a B-X\nb O\nc I-X\n\nd I-X\n\ne B-X\n\nf B-X\n")
     with pytest.warns(ElmoWarning, match="2 tags continue a span that is not there.*line 3"):
         sentences = read_columns(path, ReadOptions())
-    assert [sentence.tags for sentence in sentences] == [["B-X", "O", "B-X"], ["B-X"]]
+    assert [sentence.tags for sentence in sentences] == [
+        ["B-X", "O", "B-X"],
+        *[["B-X"]] * 3,
+    ]
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ def heads(folder, tmp_path_factory):
     out = tmp_path_factory.mktemp("heads")
     train_task("classify", settings(folder, "texts.csv", out / "classify", features="glove+elmo"))
     train_task("tag", settings(folder, "tags.conll", out / "tag", features="glove"))
-    train_task("srl", settings(folder, "frames.jsonl", out / "srl", features="glove", batch=2))
+    train_task("srl", settings(folder, "frames.jsonl", out / "srl", features="glove", batch_size=2))
     return out
 
 

@@ -11,6 +11,7 @@ import pytest
 import elmo.tasks
 from elmo.cli.main import main
 from elmo.errors import ConfigError, ElmoWarning, InputError, OutputExistsError
+from elmo.runtime.metrics_file import METRICS_FILE, read_metrics
 from elmo.tasks.heads import find_task
 from elmo.tasks.run.training import train_task
 from elmo.tasks.settings import TaskSettings
@@ -41,12 +42,12 @@ def test_what_can_be_learned_perfectly_is(folder, tmp_path, task, data, features
         {"elmo_at": "output", "mix": 1},
         {"elmo_at": "both", "mix": "top", "features": "elmo"},
         {"mix": "average", "features": "random+elmo"},
-        {"mix_l2": 0.1, "tune_vectors": True},
-        {"finetune_elmo": True, "elmo_rate": 1e-3},
+        {"mix_l2": 0.1, "finetune_vectors": True},
+        {"finetune_elmo": True, "elmo_learning_rate": 1e-3},
     ],
 )
 def test_every_choice_of_features_trains_and_is_loaded_again(folder, tmp_path, changes):
-    chosen = settings(folder, "texts.csv", tmp_path / "out", epochs=1, share=0.4, **changes)
+    chosen = settings(folder, "texts.csv", tmp_path / "out", epochs=1, train_share=0.4, **changes)
     report = train_task("classify", chosen)
     head = elmo.tasks.load(tmp_path / "out", device="cpu")
     assert head.evaluate([folder / "texts.csv"]) == pytest.approx(report.dev)
@@ -55,7 +56,8 @@ def test_every_choice_of_features_trains_and_is_loaded_again(folder, tmp_path, c
 def test_the_same_seed_gives_the_same_bytes_and_another_seed_others(folder, tmp_path):
     for name, seed in (("a", 0), ("b", 0), ("c", 1)):
         train_task(
-            "tag", settings(folder, "tags.conll", tmp_path / name, seed=seed, epochs=2, share=0.5)
+            "tag",
+            settings(folder, "tags.conll", tmp_path / name, seed=seed, epochs=2, train_share=0.5),
         )
     read = {n: (tmp_path / n / "model.safetensors").read_bytes() for n in "abc"}
     assert read["a"] == read["b"]
@@ -65,7 +67,9 @@ def test_the_same_seed_gives_the_same_bytes_and_another_seed_others(folder, tmp_
 def test_a_biLM_that_learns_changes_and_is_saved(folder, tmp_path):
     train_task(
         "classify",
-        settings(folder, "texts.csv", tmp_path, epochs=1, finetune_elmo=True, elmo_rate=0.01),
+        settings(
+            folder, "texts.csv", tmp_path, epochs=1, finetune_elmo=True, elmo_learning_rate=0.01
+        ),
     )
     from elmo import ELMo
 
@@ -76,13 +80,15 @@ def test_a_biLM_that_learns_changes_and_is_saved(folder, tmp_path):
 def test_training_stops_early_when_nothing_gets_better(folder, tmp_path):
     report = train_task(
         "classify",
-        settings(folder, "texts.csv", tmp_path, epochs=40, patience=2, features="glove", batch=24),
+        settings(
+            folder, "texts.csv", tmp_path, epochs=40, patience=2, features="glove", batch_size=24
+        ),
     )
-    assert report.rounds == report.best_round + 2 < 40
+    assert report.epochs == report.best_epoch + 2 < 40
 
 
 def test_without_dev_files_a_part_is_held_out(folder, tmp_path):
-    chosen = settings(folder, "texts.csv", tmp_path, epochs=1).replace(dev=(), holdout=0.25)
+    chosen = settings(folder, "texts.csv", tmp_path, epochs=1).replace(dev=(), dev_share=0.25)
     report = train_task("classify", chosen)
     assert (report.n_train, report.n_dev) == (54, 18)
 
@@ -95,19 +101,20 @@ def test_words_without_a_static_vector_are_counted(folder, tmp_path):
 
 
 def test_few_examples_are_read_several_times(folder, tmp_path):
-    chosen = settings(folder, "texts.csv", tmp_path, epochs=1, min_steps=80, share=0.1)
+    chosen = settings(folder, "texts.csv", tmp_path, epochs=1, min_steps=80, train_share=0.1)
     report = train_task("classify", chosen)
     assert report.n_train == 7
-    assert report.steps == 80
-    assert report.rounds == 2
+    assert report.steps == report.epochs == 80
+    evaluated = [row["epoch"] for row in read_metrics(tmp_path / METRICS_FILE)]
+    assert evaluated == [40, 40, 80, 80]
 
 
 def test_a_number_of_passes_that_is_given_is_kept(folder, tmp_path):
     """What small data sets get beyond their passes is for those who asked for no number."""
-    chosen = settings(folder, "texts.csv", tmp_path, epochs=3, min_steps=None, share=0.5)
+    chosen = settings(folder, "texts.csv", tmp_path, epochs=3, min_steps=None, train_share=0.5)
     report = train_task("classify", chosen)
     assert report.n_train == 36
-    assert report.rounds == 3
+    assert report.epochs == 3
     assert report.steps == 3 * 5
 
 
@@ -133,11 +140,11 @@ def test_a_run_that_is_killed_goes_on_to_the_same_result(folder, tmp_path):
     flags = ["--data", str(folder / "texts.csv"), "--dev", str(folder / "texts.csv")]
     flags += ["--model", str(folder / "bilm"), "--vectors", str(folder / "vectors.txt")]
     flags += [
-        "--hidden",
+        "--hidden-size",
         "8",
         "--epochs",
         "20",
-        "--batch",
+        "--batch-size",
         "12",
         "--min-steps",
         "0",
@@ -145,7 +152,7 @@ def test_a_run_that_is_killed_goes_on_to_the_same_result(folder, tmp_path):
         "0",
         "--quiet",
     ]
-    flags += ["--cache", str(folder / "cache"), "--device", "cpu"]
+    flags += ["--cache-dir", str(folder / "cache"), "--device", "cpu"]
     assert main(["task", "train", "classify", *flags, "--out", str(whole)]) == 0
     command = [sys.executable, "-m", "elmo", "task", "train", "classify", *flags]
     process = subprocess.Popen([*command, "--out", str(killed)], env={**os.environ})
@@ -172,8 +179,8 @@ def test_a_finished_run_is_not_done_again(folder, tmp_path):
 def test_a_run_does_not_go_on_with_other_settings(folder, tmp_path):
     chosen = settings(folder, "texts.csv", tmp_path, epochs=1)
     train_task("classify", chosen)
-    with pytest.raises(ConfigError, match=r"--rate is 0\.5.*started with 0\.01"):
-        train_task("classify", chosen.replace(resume=True, rate=0.5))
+    with pytest.raises(ConfigError, match=r"--learning-rate is 0\.5.*started with 0\.01"):
+        train_task("classify", chosen.replace(resume=True, learning_rate=0.5))
     with pytest.raises(ConfigError, match="another task"):
         train_task("tag", chosen.replace(resume=True))
     with pytest.raises(OutputExistsError, match="--resume"):

@@ -13,7 +13,7 @@ from torch import Tensor
 from tqdm.auto import tqdm
 
 from elmo.embedder import ELMo
-from elmo.model.checkpoint import Checkpoint
+from elmo.model.bilm import Checkpoint
 from elmo.runtime.devices import free_memory, send
 from elmo.runtime.files import cache_folder
 from elmo.tasks.features.layer_cache import LayerCache

@@ -39,7 +39,7 @@ class LayerCache:
 
     def __init__(self, folder: Path, fingerprint: str, n_layers: int, dim: int) -> None:
         self.n_layers, self.dim = n_layers, dim
-        with output_errors(folder, "choose another cache folder with --cache"):
+        with output_errors(folder, "choose another cache folder with --cache-dir"):
             folder.mkdir(parents=True, exist_ok=True)
         name = f"{fingerprint[:32]}-{n_layers}x{dim}"
         self._layers = folder / f"{name}.layers"
@@ -114,7 +114,7 @@ class LayerCache:
         block = np.concatenate([np.swapaxes(layers, 0, 1) for layers in computed])
         np.clip(block, -largest, largest, out=block)  # rounding may have made values infinite
         records = np.zeros(len(sentences), _RECORD)
-        with output_errors(self._layers, "make room, or choose another folder with --cache"):
+        with output_errors(self._layers, "make room, or choose another folder with --cache-dir"):
             with self._layers.open("ab") as file:
                 # A killed run may have left a part of a word, or words that the index lacks.
                 start = -(-file.tell() // self._word_bytes)

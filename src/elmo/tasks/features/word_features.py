@@ -8,8 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from elmo.model.bilm import BiLM
-from elmo.model.checkpoint import Checkpoint
+from elmo.model.bilm import BiLM, Checkpoint
 from elmo.model.scalar_mix import ScalarMix
 from elmo.module import Mix, fixed_mix_weights
 from elmo.tasks.features.static_words import StaticWords

@@ -29,7 +29,7 @@ class Classifier(LabelHead):
 
     def __init__(self, dims: FeatureDims, labels: Sequence[str], recipe: Recipe) -> None:
         super().__init__(labels)
-        hidden = recipe.hidden
+        hidden = recipe.hidden_size
         self.encoder = BiLstm(dims.input, hidden, recipe.layers, recipe.dropout)
         self.integrator = BiLstm(4 * 2 * hidden, hidden, 1, recipe.dropout)
         width = 2 * hidden + dims.output
@@ -55,7 +55,13 @@ class Classify(LabelTask[TextExample]):
 
     metric: ClassVar[str] = "accuracy"
     recipe: ClassVar[Recipe] = Recipe(
-        hidden=128, dropout=0.2, batch=32, epochs=10, patience=4, rate=2e-3, weight_decay=1e-4
+        hidden_size=128,
+        dropout=0.2,
+        batch_size=32,
+        epochs=10,
+        patience=4,
+        learning_rate=2e-3,
+        weight_decay=1e-4,
     )
     read = staticmethod(read_texts)
 

@@ -92,15 +92,19 @@ class SpanRanker(Head[CorefBatch, Clusters]):
     def __init__(self, dims: FeatureDims, recipe: Recipe, singletons: bool) -> None:
         super().__init__()
         self.singletons = singletons
-        self.encoder = BiLstm(dims.input, recipe.hidden, recipe.layers, recipe.dropout)
+        self.encoder = BiLstm(dims.input, recipe.hidden_size, recipe.layers, recipe.dropout)
         width = self.encoder.output_dim + dims.output
         self.spans = SpanEncoder(
-            width, dims.input, hidden=recipe.hidden, longest=LONGEST_MENTION, dropout=recipe.dropout
+            width,
+            dims.input,
+            hidden=recipe.hidden_size,
+            longest=LONGEST_MENTION,
+            dropout=recipe.dropout,
         )
         if singletons:  # few spans are mentions
             nn.init.constant_(self.spans.output.bias, _RARE)
         self.antecedents = AntecedentScorer(
-            self.spans.output_dim, hidden=recipe.hidden, dropout=recipe.dropout
+            self.spans.output_dim, hidden=recipe.hidden_size, dropout=recipe.dropout
         )
 
     def loss(self, words: WordVectors, batch: CorefBatch) -> Tensor:
@@ -272,7 +276,13 @@ class Coref(Task[Document, CorefBatch, Clusters]):
 
     metric: ClassVar[str] = "average_f1"
     recipe: ClassVar[Recipe] = Recipe(
-        hidden=128, dropout=0.3, batch=1, epochs=40, patience=10, rate=1e-3, elmo_dropout=0.5
+        hidden_size=128,
+        dropout=0.3,
+        batch_size=1,
+        epochs=40,
+        patience=10,
+        learning_rate=1e-3,
+        elmo_dropout=0.5,
     )
     read = staticmethod(read_documents)
 

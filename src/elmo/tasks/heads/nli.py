@@ -34,7 +34,7 @@ class Esim(LabelHead):
 
     def __init__(self, dims: FeatureDims, labels: Sequence[str], recipe: Recipe) -> None:
         super().__init__(labels)
-        hidden = recipe.hidden
+        hidden = recipe.hidden_size
         self.encoder = BiLstm(dims.input, hidden, recipe.layers, recipe.dropout)
         self.inference = nn.Linear(4 * (dims.input + 2 * hidden + dims.output), hidden)
         self.composition = BiLstm(hidden, hidden, 1, recipe.dropout)
@@ -100,7 +100,13 @@ class Nli(LabelTask[EntailmentPair]):
 
     metric: ClassVar[str] = "accuracy"
     recipe: ClassVar[Recipe] = Recipe(
-        hidden=128, dropout=0.1, batch=32, epochs=12, patience=4, rate=1e-3, elmo_dropout=0.3
+        hidden_size=128,
+        dropout=0.1,
+        batch_size=32,
+        epochs=12,
+        patience=4,
+        learning_rate=1e-3,
+        elmo_dropout=0.3,
     )
     read = staticmethod(read_entailment)
 

@@ -68,8 +68,8 @@ def locate(text: str, options: ReadOptions) -> LocatedText:
         if found < 0:
             rest = text[place : place + 40]
             raise InputError(
-                f"the tokenizer {options.tokenizer!r} made {word!r} of {rest!r}: expected words as "
-                "they stand in the text; choose another tokenizer"
+                f"the tokenizer {options.tokenizer or 'english'!r} made {word!r} of {rest!r}: "
+                "expected words as they stand in the text; choose another tokenizer"
             )
         place = found + len(word)
         starts.append(found)

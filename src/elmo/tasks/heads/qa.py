@@ -77,7 +77,7 @@ class Bidaf(Head[QaBatch, AnswerPrediction]):
 
     def __init__(self, dims: FeatureDims, recipe: Recipe) -> None:
         super().__init__()
-        hidden = recipe.hidden
+        hidden = recipe.hidden_size
         width = 2 * hidden
         encoded = dims.input + width + dims.output
         self.encoder = BiLstm(dims.input, hidden, recipe.layers, recipe.dropout)
@@ -208,7 +208,13 @@ class Qa(Task[Passage, QaBatch, AnswerPrediction]):
 
     metric: ClassVar[str] = "f1"
     recipe: ClassVar[Recipe] = Recipe(
-        hidden=100, dropout=0.1, batch=64, epochs=3, patience=2, rate=2e-3, elmo_dropout=0.3
+        hidden_size=100,
+        dropout=0.1,
+        batch_size=64,
+        epochs=3,
+        patience=2,
+        learning_rate=2e-3,
+        elmo_dropout=0.3,
     )
     read = staticmethod(read_passages)
 

@@ -77,10 +77,10 @@ class RoleLabeler(Head[SrlBatch, SrlPrediction]):
         self.flag = nn.Embedding(2, _FLAG_DIM)
         self.input_dropout = SequenceDropout(recipe.dropout)
         self.encoder = HighwayLstm(
-            dims.input + _FLAG_DIM, recipe.hidden, recipe.layers, recipe.dropout
+            dims.input + _FLAG_DIM, recipe.hidden_size, recipe.layers, recipe.dropout
         )
         self.output = nn.Linear(self.encoder.output_dim + dims.output, len(tags))
-        finder = max(1, recipe.hidden // _FINDER_SHARE)
+        finder = max(1, recipe.hidden_size // _FINDER_SHARE)
         self.finder = BiLstm(dims.input, finder, 1, recipe.dropout)
         self.finder_output = nn.Linear(2 * finder + dims.output, 1)
         for name, allowed in zip(_TABLES, tag_rules(tags, "iob2"), strict=True):
@@ -148,14 +148,14 @@ class Srl(Task[Frame, SrlBatch, SrlPrediction]):
 
     metric: ClassVar[str] = "f1"
     recipe: ClassVar[Recipe] = Recipe(
-        hidden=128,
+        hidden_size=128,
         layers=4,
         dropout=0.1,
-        batch=64,
+        batch_size=64,
         epochs=12,
         patience=3,
-        rate=1.5e-3,
-        clip=1.0,
+        learning_rate=1.5e-3,
+        grad_clip=1.0,
         elmo_dropout=0.2,
         mix_l2=0.001,
     )

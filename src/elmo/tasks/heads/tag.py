@@ -41,7 +41,7 @@ class Tagger(Head[TagBatch, list[str]]):
     def __init__(self, dims: FeatureDims, tags: Sequence[str], spans: bool, recipe: Recipe) -> None:
         super().__init__()
         self.tags = tags
-        self.encoder = BiLstm(dims.input, recipe.hidden, recipe.layers, recipe.dropout)
+        self.encoder = BiLstm(dims.input, recipe.hidden_size, recipe.layers, recipe.dropout)
         self.dropout = nn.Dropout(recipe.dropout)
         self.output = nn.Linear(self.encoder.output_dim + dims.output, len(tags))
         self.crf = Crf(tag_rules(tags, "bioes")) if spans else None
@@ -83,13 +83,13 @@ class Tag(Task[TaggedSentence, TagBatch, list[str]]):
 
     metric: ClassVar[str] = "score"
     recipe: ClassVar[Recipe] = Recipe(
-        hidden=128,
+        hidden_size=128,
         layers=2,
         dropout=0.2,
-        batch=16,
+        batch_size=16,
         epochs=15,
         patience=5,
-        rate=3e-3,
+        learning_rate=3e-3,
         elmo_dropout=0.3,
         mix_l2=0.001,
     )

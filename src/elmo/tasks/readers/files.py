@@ -91,7 +91,7 @@ def tokenizer_of(name: TokenizerName) -> Tokenizer:
 
 def sentences_of(text: str, options: ReadOptions) -> list[Words]:
     """Split a raw text into sentences of words; the tokenizer may return empty ones."""
-    return tokenizer_of(options.tokenizer).sentences(text)
+    return tokenizer_of(options.tokenizer or "english").sentences(text)
 
 
 def words_of(text: str, options: ReadOptions) -> Words:

@@ -24,7 +24,7 @@ from torch import Tensor
 from elmo import __version__
 from elmo.errors import ConfigError, ElmoWarning, MissingFileError, WeightsError
 from elmo.hub.names import open_model
-from elmo.model.checkpoint import Checkpoint
+from elmo.model.bilm import Checkpoint
 from elmo.runtime.files import replacing, write_text
 from elmo.tasks.features.static_words import StaticWords
 from elmo.tasks.features.word_features import join_features

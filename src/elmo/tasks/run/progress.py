@@ -23,16 +23,17 @@ SNAPSHOT_FILE = "last.pt"
 class TaskProgress:
     """Progress of a run."""
 
-    rounds: int = 0
-    """Rounds that are done; each ends with an evaluation."""
+    epochs: int = 0
+    """Epochs that are done."""
     step: int = 0
     seconds: float = 0.0
-    """Time spent on rounds, evaluation included."""
+    """Time spent on epochs, evaluation included."""
     metrics_bytes: int = 0
     """Length of `metrics.jsonl`."""
     best: float | None = None
     """Highest value of the main metric so far."""
-    best_round: int = 0
+    best_epoch: int = 0
+    """The epoch after which the main metric was highest."""
 
 
 def save_progress(

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from tqdm.auto import tqdm
+
 from elmo.embedder import ELMo
 from elmo.errors import InputError
 from elmo.runtime.devices import find_device
+from elmo.runtime.files import write_text
 from elmo.settings import TokenizerName
 from elmo.tasks.features.inputs import CachedLayers, DirectLayers, InputStore, LayerSource
 from elmo.tasks.run.folder import load_task
@@ -22,7 +26,7 @@ class TrainedTask:
         folder: Folder that `elmo task train --out` wrote.
         model: Path or name of its biLM, if not that of training.
         device: Where to compute.
-        cache: Folder for layers of sentences; without it nothing is cached.
+        cache_dir: Folder for layers of sentences; without it nothing is cached.
         tokenizer: Tokenizer of raw texts, if not that of training.
         quiet: Whether to hide the progress bar.
     """
@@ -33,19 +37,20 @@ class TrainedTask:
         *,
         model: str | None = None,
         device: str = "auto",
-        cache: Path | None = None,
+        cache_dir: Path | None = None,
         tokenizer: TokenizerName | None = None,
         quiet: bool = True,
     ) -> None:
         self.task, settings, self.recipe, network, checkpoint = load_task(folder, model)
         self.options = settings.replace(phrases=False, tokenizer=tokenizer or settings.tokenizer)
+        self._quiet = quiet
         place = find_device(device)
         source: LayerSource | None = None
         if checkpoint is not None:
             source = (
                 DirectLayers(ELMo(checkpoint, device=place), place)
-                if cache is None
-                else CachedLayers(checkpoint, place, cache, quiet)
+                if cache_dir is None
+                else CachedLayers(checkpoint, place, cache_dir, quiet)
             )
         store = InputStore(network.features, source, place)
         self._runner = Runner(self.task, network, store, place)
@@ -82,7 +87,7 @@ class TrainedTask:
     ) -> list[Any]:
         """Predict for examples, in order; `progress` is called with numbers of finished ones."""
         self._runner.prepare(examples)
-        return self._runner.predict(examples, self.recipe.batch, progress)
+        return self._runner.predict(examples, self.recipe.batch_size, progress)
 
     def read(self, paths: Sequence[Path]) -> list[Any]:
         """Read files of examples with the options of training."""
@@ -90,7 +95,19 @@ class TrainedTask:
         self.task.check(examples)
         return examples
 
-    def evaluate(self, paths: Sequence[Path]) -> dict[str, float]:
-        """Return the scores of predictions for files of examples."""
+    def evaluate(self, paths: Sequence[Path], predictions: Path | None = None) -> dict[str, float]:
+        """Return the scores of predictions for files of examples.
+
+        Args:
+            paths: The files.
+            predictions: File for the predictions as JSON lines, if they are wanted.
+        """
         examples = self.read(paths)
-        return self.task.evaluate(examples, self.predict(examples))
+        with tqdm(total=len(examples), unit=" examples", disable=self._quiet) as bar:
+            found = self.predict(examples, bar.update)
+        if predictions is not None:
+            pairs = zip(examples, found, strict=True)
+            records = (self.task.render(example, own) for example, own in pairs)
+            lines = (f"{json.dumps(record, ensure_ascii=False)}\n" for record in records)
+            write_text(predictions, "".join(lines))
+        return self.task.evaluate(examples, found)

@@ -1,9 +1,9 @@
 """The training loop of a task.
 
-Features are prepared once. A *round* is one epoch, or several if there are few examples. After each
-the model is evaluated on held-out data and saved if it is the best so far, and a snapshot is
-written. Every random choice follows from the seed and the number of the round, so a run that was
-killed and resumed results in the same model.
+Features are prepared once. After each epoch, or several if there are few examples, the model is
+evaluated on held-out data and saved if it is the best so far, and a snapshot is written. Every
+random choice follows from the seed and the number of the evaluation, so a run that was killed and
+resumed results in the same model.
 """
 
 from __future__ import annotations
@@ -24,10 +24,12 @@ from tqdm.auto import tqdm
 
 from elmo.errors import ConfigError, DivergedError, OutputExistsError
 from elmo.hub.names import open_model
+from elmo.model.bilm import Checkpoint
 from elmo.runtime.devices import find_device
 from elmo.runtime.files import write_text
 from elmo.runtime.interrupts import stop_signals
 from elmo.runtime.metrics_file import CURVE_FILE, METRICS_FILE, MetricsFile, read_metrics
+from elmo.settings import TokenizerName
 from elmo.tasks.features.inputs import CachedLayers, InputStore
 from elmo.tasks.features.static_words import StaticWords
 from elmo.tasks.features.word_features import WordFeatures, join_features
@@ -45,8 +47,8 @@ from elmo.tasks.run.progress import (
 from elmo.tasks.settings import Recipe, TaskSettings
 
 RUN_FILE, RESULT_FILE = "run.json", "result.json"
-_ROUND_STEPS = 40
-"""Steps of a round, at least: a small training set is read several times."""
+_LEAST_STEPS = 40
+"""Steps between two evaluations, at least: a small training set is read several times."""
 _WARM_STEPS = 100
 _LOWEST_RATE = 0.02
 """Share of the highest learning rate at the end of the run."""
@@ -74,9 +76,9 @@ class TaskReport:
     n_test: int
     parameters: int
     """Number of trained parameters."""
-    rounds: int
+    epochs: int
     steps: int
-    best_round: int
+    best_epoch: int
     dev: dict[str, float]
     """Of the best model."""
     test: dict[str, float] | None
@@ -91,7 +93,7 @@ class TaskReport:
     seconds_preparing: float
     """Reading and embedding; short if the layers were in the cache."""
     seconds_training: float
-    """All rounds, evaluation included."""
+    """All epochs, evaluation included."""
 
 
 def train_task(name: str, settings: TaskSettings, examples: Examples | None = None) -> TaskReport:
@@ -120,7 +122,7 @@ def read_examples(kind: type[Task[Any, Any, Any]], settings: TaskSettings) -> Ex
         raise ConfigError("--phrases needs --dev: phrases of held-out sentences would be learned")
     if len(train) < 2:
         raise ConfigError(f"{len(train)} training examples: none can be held out; give --dev")
-    held = set(chosen_share(len(train), settings.holdout, settings.seed))
+    held = set(chosen_share(len(train), settings.dev_share, settings.seed))
     return Examples(
         [example for k, example in enumerate(train) if k not in held],
         [train[k] for k in sorted(held)],
@@ -135,23 +137,27 @@ class _Run:
         self, name: str, settings: TaskSettings, out: Path, examples: Examples | None
     ) -> None:
         started = time.monotonic()
-        self.settings, self.out = settings, out
+        self.given, self.out = settings, out
         self.fingerprint: str | None = None  # of the biLM before training
         self.source: CachedLayers | None = None
+        self.shown = "no evaluation yet"  # in the progress bar
         kind = find_task(name)
         self.device = find_device(settings.device)
         half = settings.precision == "bf16"
         if half and self.device.type == "cpu":
             raise ConfigError("--precision bf16 needs a GPU: on a CPU give fp32, the default")
         self.recipe: Recipe = settings.recipe(kind.recipe)
+        checkpoint = open_model(settings.model) if settings.reads_elmo else None
+        settings = settings.replace(tokenizer=settings.tokenizer or _tokenizer_of(checkpoint))
+        self.settings = settings
         examples = examples or read_examples(kind, settings)
         self.task = kind.from_examples(examples.train)
         self.task.check(examples.dev)
         self.task.check(examples.test)
-        chosen = chosen_share(len(examples.train), settings.share, settings.seed)
+        chosen = chosen_share(len(examples.train), settings.train_share, settings.seed)
         self.examples = dataclasses.replace(examples, train=[examples.train[k] for k in chosen])
         torch.manual_seed(settings.seed)
-        features = self._features()
+        features = self._features(checkpoint)
         network = TaskNetwork(features, self.task.build(features.dims, self.recipe))
         store = InputStore(features, self.source, self.device)
         self.runner = Runner(self.task, network, store, self.device, half)
@@ -162,16 +168,17 @@ class _Run:
         self.plan = _Plan.of(len(self.examples.train), self.recipe)
         self.preparing = time.monotonic() - started
 
-    def _features(self) -> WordFeatures:
+    def _features(self, checkpoint: Checkpoint | None) -> WordFeatures:
         settings, sentences = self.settings, self.task.sentences
         train = [s for e in self.examples.train for s in sentences(e)]
         others = [s for e in (*self.examples.dev, *self.examples.test) for s in sentences(e)]
         static = StaticWords.chosen(settings, train, others)
-        checkpoint = open_model(settings.model) if settings.reads_elmo else None
         if checkpoint is not None:
             self.fingerprint = checkpoint.fingerprint()
             if not settings.finetune_elmo:
-                self.source = CachedLayers(checkpoint, self.device, settings.cache, settings.quiet)
+                self.source = CachedLayers(
+                    checkpoint, self.device, settings.cache_dir, settings.quiet
+                )
         return join_features(settings, self.recipe, static, checkpoint)
 
     @property
@@ -181,7 +188,7 @@ class _Run:
     def go(self) -> TaskReport:
         write_text(
             self.out / RUN_FILE,
-            json.dumps({"task": self.task.name, **self.settings.to_dict()}, indent=2) + "\n",
+            json.dumps({"task": self.task.name, **self.given.to_dict()}, indent=2) + "\n",
         )
         progress = restore_progress(self.out, self.network, self.optimizer)
         metrics = MetricsFile(self.out / METRICS_FILE, progress.metrics_bytes)
@@ -195,7 +202,7 @@ class _Run:
         try:
             with stop_signals() as signals, bar:
                 while not self._is_over(progress):
-                    done = self._round(progress, metrics, bar, signals)
+                    done = self._train_and_evaluate(progress, metrics, bar, signals)
                     if done is None:
                         return self._report(progress, finished=False)
                     progress = done
@@ -208,13 +215,13 @@ class _Run:
         return report
 
     def _is_over(self, progress: TaskProgress) -> bool:
-        waited = progress.rounds - progress.best_round
-        return progress.rounds >= self.plan.rounds or 0 < self.recipe.patience <= waited
+        waited = (progress.epochs - progress.best_epoch) // self.plan.interval
+        return progress.epochs >= self.plan.epochs or 0 < self.recipe.patience <= waited
 
-    def _round(
+    def _train_and_evaluate(
         self, progress: TaskProgress, metrics: MetricsFile, bar: Any, signals: list[int]
     ) -> TaskProgress | None:
-        """Train and evaluate once; return None if interrupted."""
+        """Train until the next evaluation, and evaluate; return None if interrupted."""
         started = time.monotonic()
         loss, step = self._steps(progress, bar, signals)
         if loss is None:
@@ -222,25 +229,24 @@ class _Run:
         scores = self.measure(self.examples.dev)
         value = scores[self.task.metric]
         better = progress.best is None or value > progress.best
-        number = progress.rounds + 1
-        row = {"round": number, "step": step}
+        epochs = progress.epochs + self.plan.interval
+        row = {"epoch": epochs, "step": step}
         metrics.write({**row, "split": "train", "loss": loss})
         metrics.write({**row, "split": "dev", **scores, "best": better})
-        bar.set_postfix_str(
-            f"loss {loss:.3f}, dev {self.task.metric} {100 * value:.2f}"
-            f"{'' if better else f' (best {100 * (progress.best or 0):.2f})'}"
-        )
+        best = value if better else progress.best or 0.0
+        self.shown = f"loss {loss:.3f}, dev {self.task.metric} {100 * value:.2f}"
+        self.shown += "" if better else f" (best {100 * best:.2f})"
         if better:
             save_task(
                 self.out, self.task, self.settings, self.recipe, self.network, self.fingerprint
             )
         progress = TaskProgress(
-            rounds=number,
+            epochs=epochs,
             step=step,
             seconds=progress.seconds + time.monotonic() - started,
             metrics_bytes=metrics.length,
-            best=value if better else progress.best,
-            best_round=number if better else progress.best_round,
+            best=best,
+            best_epoch=epochs if better else progress.best_epoch,
         )
         save_progress(self.out, progress, self.network, self.optimizer)
         return progress
@@ -248,23 +254,33 @@ class _Run:
     def _steps(
         self, progress: TaskProgress, bar: Any, signals: list[int]
     ) -> tuple[float | None, int]:
-        """Run a round; return the mean loss, None if interrupted, and the last step."""
-        torch.manual_seed(_seed(self.settings.seed, progress.rounds))
-        generator = np.random.default_rng([self.settings.seed, progress.rounds])
+        """Train until the next evaluation.
+
+        Returns:
+            The mean loss, None if interrupted, and the number of steps so far.
+        """
+        seeds = [self.settings.seed, progress.epochs // self.plan.interval]
+        torch.manual_seed(int(np.random.SeedSequence(seeds).generate_state(1)[0]))
+        generator = np.random.default_rng(seeds)
         self.network.train()
         step, losses = progress.step, torch.zeros((), device=self.device)
-        for _ in range(self.plan.epochs):
-            for numbers in shuffled_batches(self.sizes, self.recipe.batch, generator):
+        for epoch in range(progress.epochs + 1, progress.epochs + self.plan.interval + 1):
+            for numbers in shuffled_batches(self.sizes, self.recipe.batch_size, generator):
                 if signals:
                     return None, step
                 losses += self._step([self.examples.train[k] for k in numbers], step)
                 step += 1
+                rate = self.recipe.learning_rate * self.plan.rate_share(step - 1)
+                bar.set_postfix_str(
+                    f"epoch {epoch}/{self.plan.epochs}, learning rate {rate:.1e}, {self.shown}",
+                    refresh=False,
+                )
                 bar.update()
         loss = float(losses) / max(1, step - progress.step)
         if not math.isfinite(loss):
             raise DivergedError(
-                f"the loss is {loss} after {step} steps; try a lower --rate or --clip. The best "
-                f"model so far is in {self.out}"
+                f"the loss is {loss} after {step} steps; try a lower --learning-rate or "
+                f"--grad-clip. The best model so far is in {self.out}"
             )
         return loss, step
 
@@ -276,12 +292,12 @@ class _Run:
         total = loss + self.network.features.penalty()
         self.optimizer.zero_grad(set_to_none=True)
         total.backward()  # type: ignore[no-untyped-call]
-        torch.nn.utils.clip_grad_norm_(self.network.parameters(), self.recipe.clip)
+        torch.nn.utils.clip_grad_norm_(self.network.parameters(), self.recipe.grad_clip)
         self.optimizer.step()
         return loss.detach()
 
     def measure(self, examples: Sequence[Any]) -> dict[str, float]:
-        predictions = self.runner.predict(examples, self.recipe.batch)
+        predictions = self.runner.predict(examples, self.recipe.batch_size)
         return self.task.evaluate(examples, predictions)
 
     def _report(self, progress: TaskProgress, finished: bool) -> TaskReport:
@@ -296,9 +312,9 @@ class _Run:
             n_dev=len(self.examples.dev),
             n_test=len(self.examples.test),
             parameters=sum(p.numel() for p in self.network.parameters() if p.requires_grad),
-            rounds=progress.rounds,
+            epochs=progress.epochs,
             steps=progress.step,
-            best_round=progress.best_round,
+            best_epoch=progress.best_epoch,
             dev=self.measure(self.examples.dev) if finished else {},
             test=self.measure(self.examples.test) if measured else None,
             mix=self.network.features.mix_weights(),
@@ -326,19 +342,18 @@ class _Run:
 class _Plan:
     """Length of a run."""
 
-    rounds: int
     epochs: int
-    """Epochs of a round."""
+    interval: int
+    """Epochs from one evaluation to the next."""
     steps: int
-    """Of all rounds."""
 
     @classmethod
     def of(cls, n_examples: int, recipe: Recipe) -> _Plan:
-        batches = math.ceil(n_examples / recipe.batch)
-        epochs = math.ceil(_ROUND_STEPS / batches) if recipe.min_steps else 1
+        batches = math.ceil(n_examples / recipe.batch_size)
+        interval = math.ceil(_LEAST_STEPS / batches) if recipe.min_steps else 1
         wanted = max(recipe.epochs * batches, recipe.min_steps)
-        rounds = math.ceil(wanted / (epochs * batches))
-        return cls(rounds, epochs, rounds * epochs * batches)
+        epochs = interval * math.ceil(wanted / (interval * batches))
+        return cls(epochs, interval, epochs * batches)
 
     def rate_share(self, step: int) -> float:
         """Return the learning rate as a share of the highest: linear warm-up, then linear decay."""
@@ -357,7 +372,11 @@ def _optimizer(
     for name, parameter in network.named_parameters():
         if not parameter.requires_grad:
             continue
-        rate = settings.elmo_rate if name.startswith("features.bilm.") else recipe.rate
+        rate = (
+            settings.elmo_learning_rate
+            if name.startswith("features.bilm.")
+            else recipe.learning_rate
+        )
         decays = name.startswith("head.") and parameter.dim() > 1
         groups.setdefault((rate, recipe.weight_decay if decays else 0.0), []).append(parameter)
     return torch.optim.AdamW(
@@ -378,13 +397,13 @@ def _load_best(out: Path, network: TaskNetwork, device: torch.device) -> None:
     network.load_state_dict(tensors, strict=False)
 
 
+def _tokenizer_of(checkpoint: Checkpoint | None) -> TokenizerName:
+    """Return the tokenizer that a model was trained with; `english` if it is not known."""
+    return (checkpoint and getattr(checkpoint.config, "tokenizer", None)) or "english"
+
+
 def _device_name(device: torch.device) -> str:
     return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
-
-
-def _seed(seed: int, number: int) -> int:
-    """Derive a seed from two numbers, the same in every run."""
-    return int(np.random.SeedSequence([seed, number]).generate_state(1)[0])
 
 
 def _prepare_out(name: str, settings: TaskSettings) -> Path:
