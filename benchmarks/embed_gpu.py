@@ -40,8 +40,7 @@ from elmo.config import ElmoConfig, Preset
 from elmo.embed.pipeline import Pipeline
 from elmo.embedder import ELMo
 from elmo.errors import ElmoError
-from elmo.model.bilm import State, random_bilm, zero_state
-from elmo.model.checkpoint import Tensors
+from elmo.model.bilm import State, Tensors, random_bilm, zero_state
 from elmo.runtime.devices import find_device
 from elmo.runtime.tables import NOTHING, text_table
 from elmo.settings import Precision

@@ -10,8 +10,7 @@ import torch
 from tqdm import tqdm
 
 from elmo.config import ElmoConfig
-from elmo.model.bilm import BiLM, State
-from elmo.model.checkpoint import Checkpoint
+from elmo.model.bilm import BiLM, Checkpoint, State
 from elmo.text.characters import word_ids
 
 _BATCH = 32

@@ -15,8 +15,7 @@ from torch import Tensor
 
 from elmo.config import ElmoConfig, Preset
 from elmo.hub.names import open_model
-from elmo.model.bilm import BiLM, random_bilm
-from elmo.model.checkpoint import Checkpoint
+from elmo.model.bilm import BiLM, Checkpoint, random_bilm
 from elmo.runtime.files import cache_folder, output_errors
 from elmo.weights.formats import HDF5, save_checkpoint
 

@@ -27,8 +27,7 @@ from elmo.embed.pipeline import (
     select_layers,
 )
 from elmo.errors import ConfigError, InputError
-from elmo.model.bilm import BiLM, State
-from elmo.model.checkpoint import Checkpoint
+from elmo.model.bilm import BiLM, Checkpoint, State
 from elmo.runtime.devices import find_device
 from elmo.settings import (
     EmbedSettings,

@@ -155,7 +155,7 @@ def test_it_is_trained_and_goes_on(name, tmp_path, capsys):
     (tmp_path / "text.txt").write_text("\n".join(lines))
     data, run = str(tmp_path / "data"), str(tmp_path / "run")
     assert main(["prepare", str(tmp_path / "text.txt"), data, "--min-count", "1"]) == 0
-    flags = "--preset tiny --batch 4 --unroll 5 --device cpu --quiet --cell".split()
+    flags = "--preset tiny --batch-size 4 --unroll-steps 5 --device cpu --quiet --cell".split()
     assert main(["train", "--data", data, "--out", run, "--steps", "4", *flags, name]) == 0
     assert main(["train", "--resume", run, "--steps", "8"]) == 0
     trained = open_model(tmp_path / "run" / "last")

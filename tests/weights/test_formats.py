@@ -16,7 +16,7 @@ from elmo import ELMo, ElmoConfig
 from elmo.cli.main import main
 from elmo.errors import ConfigError, MissingFileError, WeightsError
 from elmo.hub.names import open_model
-from elmo.model.checkpoint import Checkpoint
+from elmo.model.bilm import Checkpoint
 from elmo.runtime.files import read_json
 from elmo.weights.files import make_folder
 from elmo.weights.formats import FORMATS, Format, find_model, load_checkpoint, save_checkpoint

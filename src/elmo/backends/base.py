@@ -27,8 +27,7 @@ from torch import Tensor, nn
 
 from elmo.config import ElmoConfig
 from elmo.errors import ConfigError, WeightsError
-from elmo.model.bilm import BiLM, BiLMBase
-from elmo.model.checkpoint import Checkpoint, Tensors
+from elmo.model.bilm import BiLM, BiLMBase, Checkpoint, Tensors
 from elmo.model.layers import CharacterEncoder
 from elmo.model.word_lookup import WordLookup
 from elmo.runtime.devices import exact_products, free_memory, send
@@ -55,18 +54,18 @@ class Limits:
     """How large the batches of a backend are."""
 
     rows: int
-    """Most sentences."""
+    """Sentences at most."""
     tokens: int
-    """Most words."""
+    """Words at most."""
     fitting_tokens: int | None = None
-    """Most words that the device's memory is known to hold, once a batch did not fit."""
+    """Words that the device's memory is known to hold, once a batch did not fit."""
 
 
 class Backend(BiLMBase, ABC):
     """A biLM made ready for inference on one device.
 
     Args:
-        bilm: The model; its sizes, words and characters are taken over, its weights are not.
+        bilm: The model; its sizes, words and characters are kept, its weights are not.
         precision: In which numbers weights are kept and multiplied.
         device: Where to compute.
     """
@@ -145,7 +144,7 @@ def limits_by_memory(config: ElmoConfig, memory: int) -> Limits:
     """Return how large batches are on a device with so many bytes of free memory.
 
     A quarter of it is for what grows with the sentences, a quarter for what grows with the words;
-    the rest is for results, and for others.
+    the rest is for results, and for other processes.
     """
     quarter = memory // 4
     # Gates, cells and memory of a step; the states of all layers before and after.
@@ -177,7 +176,7 @@ class Sentences(Protocol):
     def sizes(self) -> list[int]:
         """Words of each sentence."""
 
-    def take(self, numbers: Sequence[int] | slice) -> Sentences:
+    def subset(self, numbers: Sequence[int] | slice) -> Sentences:
         """Return some of the sentences."""
 
     def words(self) -> WordsOfBatch:
@@ -206,7 +205,7 @@ class WordSource:
 
 
 class WordCache(ABC):
-    """Word vectors by word: remembered, from a file, or computed.
+    """Word vectors by word: cached, from a file, or computed.
 
     Args:
         source: Where vectors come from.
@@ -226,7 +225,7 @@ class WordCache(ABC):
 
     @abstractmethod
     def clear(self) -> None:
-        """Forget all vectors."""
+        """Remove all vectors."""
 
     @abstractmethod
     def lookup(self, words: Sequence[str]) -> Tensor:
@@ -266,7 +265,7 @@ class ListedSentences:
         """Words of each sentence."""
         return list(map(len, self._sentences))
 
-    def take(self, numbers: Sequence[int] | slice) -> ListedSentences:
+    def subset(self, numbers: Sequence[int] | slice) -> ListedSentences:
         """Return some of the sentences."""
         if isinstance(numbers, slice):
             return ListedSentences(self._cache, self._sentences[numbers])
@@ -278,7 +277,7 @@ class ListedSentences:
 
 
 class HostWordCache(WordCache):
-    """Word vectors in host memory: from a file if it has them, from memory, else computed.
+    """Word vectors in host memory: from a file if it has them, from the cache, else computed.
 
     Args:
         source: See `WordCache`.
@@ -295,7 +294,7 @@ class HostWordCache(WordCache):
         return len(self._slots)
 
     def clear(self) -> None:
-        """Forget all computed vectors."""
+        """Remove all computed vectors."""
         with self._lock:
             self._slots.clear()
 
@@ -308,7 +307,7 @@ class HostWordCache(WordCache):
                 new_words = [words[place] for place in missing]
                 new = self.source.compute(new_words).cpu()
                 vectors[torch.tensor(missing)] = new
-                self._remember(new_words, new)
+                self._store(new_words, new)
             return vectors
 
     def read(self, sentences: Sequence[Words]) -> WordsOfBatch:
@@ -322,9 +321,9 @@ class HostWordCache(WordCache):
         return WordsOfBatch(vectors, torch.tensor(tokens).to(device), n_cut)
 
     def _fill_known(self, words: Sequence[str], vectors: Tensor) -> list[int]:
-        """Fill in the vectors at hand; return the places of the others."""
+        """Fill in the vectors that are on file or cached; return the places of the others."""
         file = self.source.file
-        remembered: list[tuple[int, int]] = []
+        cached: list[tuple[int, int]] = []
         on_file: list[tuple[int, int]] = []
         missing: list[int] = []
         for place, word in enumerate(words):
@@ -333,18 +332,18 @@ class HostWordCache(WordCache):
                 on_file.append((place, row))
             elif (slot := self._slots.get(word)) is not None:
                 self._slots.move_to_end(word)
-                remembered.append((place, slot))
+                cached.append((place, slot))
             else:
                 missing.append(place)
-        if remembered:
-            places, slots = torch.tensor(remembered).T
+        if cached:
+            places, slots = torch.tensor(cached).T
             vectors[places] = self._table[slots]
         if on_file and file is not None:
             places, rows = torch.tensor(on_file).T
             vectors[places] = torch.from_numpy(file.vectors(rows.numpy()))
         return missing
 
-    def _remember(self, words: Sequence[str], vectors: Tensor) -> None:
+    def _store(self, words: Sequence[str], vectors: Tensor) -> None:
         kept = words[-self._capacity :] if self._capacity else []
         if not kept:
             return
@@ -354,7 +353,7 @@ class HostWordCache(WordCache):
             slots += [self._slots.popitem(last=False)[1] for _ in range(len(kept) - len(slots))]
             self._table[torch.tensor(slots)] = vectors[-len(kept) :]
             self._slots.update(zip(kept, slots, strict=True))
-        except BaseException:  # such as too little memory: better no words than wrong vectors
+        except BaseException:  # such as too little memory: an empty cache rather than a wrong one
             self._slots.clear()
             raise
 

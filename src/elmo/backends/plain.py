@@ -9,8 +9,7 @@ from torch import Tensor
 
 from elmo.backends.base import Backend
 from elmo.errors import ConfigError
-from elmo.model.bilm import BiLM, State
-from elmo.model.checkpoint import Tensors
+from elmo.model.bilm import BiLM, State, Tensors
 from elmo.runtime.devices import exact_products
 from elmo.settings import Precision
 

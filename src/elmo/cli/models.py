@@ -18,7 +18,7 @@ from elmo.weights.formats import FORMATS, OURS
 if TYPE_CHECKING:
     from elmo.config import ElmoConfig
     from elmo.hub.names import PublishedModel
-    from elmo.model.checkpoint import Checkpoint
+    from elmo.model.bilm import Checkpoint
     from elmo.weights.card import ModelCard
 
 _FORMATS = "; ".join(f"{format.name}: {format.files}" for format in FORMATS)

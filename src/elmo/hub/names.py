@@ -31,7 +31,7 @@ from elmo.weights.formats import (
 )
 
 if TYPE_CHECKING:
-    from elmo.model.checkpoint import Checkpoint
+    from elmo.model.bilm import Checkpoint
     from elmo.weights.card import ModelCard
 
 DEFAULT_MODEL = "small-en"

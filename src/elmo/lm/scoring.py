@@ -27,8 +27,7 @@ from elmo.embed.pipeline import carry_rows, windows
 from elmo.errors import ConfigError, InputError
 from elmo.lm.shifted import Reader, TopOutputs, open_output_layer
 from elmo.lm.softmax_losses import pick, row_chunks
-from elmo.model.bilm import BiLM
-from elmo.model.checkpoint import Checkpoint
+from elmo.model.bilm import BiLM, Checkpoint
 from elmo.model.perplexity import Perplexity
 from elmo.settings import Precision, StatePolicy, SurprisalUnit
 from elmo.text.sentences import Words, checked_sentences

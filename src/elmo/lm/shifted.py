@@ -16,8 +16,7 @@ from elmo.embed.pipeline import Pipeline, bounded, carry_rows, deliver_tensors, 
 from elmo.errors import MissingFileError, WeightsError
 from elmo.lm.output_base import OutputLayer
 from elmo.lm.softmax import load_output_layer
-from elmo.model.bilm import State
-from elmo.model.checkpoint import Checkpoint
+from elmo.model.bilm import Checkpoint, State
 from elmo.settings import StatePolicy
 from elmo.text.sentences import Words
 from elmo.text.vocabulary import Vocabulary

@@ -12,8 +12,10 @@ from and end in. One batch goes through it like this:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+import hashlib
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple
 
@@ -25,14 +27,15 @@ from torch import Tensor, nn
 from elmo.config import ElmoConfig
 from elmo.errors import ConfigError, InputError
 from elmo.model.cells import Cell, LayerState, cell_class
-from elmo.model.checkpoint import Checkpoint
 from elmo.model.layers import CharacterEncoder, WordEncoder, run_packed
+from elmo.model.word_lookup import WordLookup
 from elmo.runtime.devices import send
 from elmo.text.alphabet import Alphabet
 from elmo.text.characters import boundary_ids, checked_ids, ragged_positions, require_alphabet
 from elmo.text.vocabulary import Vocabulary
 
 Integers = npt.NDArray[np.int64]
+Tensors = dict[str, Tensor]
 
 LayerFunction = Callable[
     [Tensor, Tensor | None, Sequence[int], LayerState], tuple[Tensor, LayerState]
@@ -227,6 +230,54 @@ class BiLMBase:
                 for forward, backward in zip(begin, end, strict=True)
             )
         )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Checkpoint:
+    """A biLM as plain data; `elmo.weights` reads it from files and writes it to them."""
+
+    config: ElmoConfig
+    tensors: Tensors
+    """The weights under the names of `BiLM.state_dict()`, float32."""
+    vocabulary: Vocabulary | None = None
+    """The words of a model that reads words, or of the softmax."""
+    alphabet: Alphabet | None = None
+    """The characters of a model that spells words as code points."""
+    warm_state: tuple[Tensor, Tensor] | None = None
+    """Burned-in hidden `(layers, 2, projection_dim)` and memory `(layers, 2, dim)`, if saved."""
+    format: str = "elmo"
+    """Name of the weight format it was read from."""
+    lookup: WordLookup | None = None
+    """Terms of known words beside their characters, in models of ELMoForManyLangs."""
+    softmax: Mapping[str, Tensor] = field(default_factory=dict)
+    """The language model's output layer, if present: `weight` (words, projection_dim) and `bias`
+    (words,), without `weight` where it is the table of words; or the tensors of an adaptive one.
+    It may still be in its file: `StoredTensors`."""
+
+    @property
+    def n_parameters(self) -> int:
+        """Number of weights, without the output layer."""
+        return sum(tensor.numel() for tensor in self.tensors.values())
+
+    def fingerprint(self) -> str:
+        """Return the SHA-256 of what decides a word's vectors, the same in every file format.
+
+        That is sizes and weights, and for a model that reads words its vocabulary, for one with
+        an alphabet its characters.
+        """
+        digest = hashlib.sha256()
+        digest.update(json.dumps(self.config.to_options(), sort_keys=True).encode())
+        if self.vocabulary is not None and not self.config.reads_characters:
+            digest.update(json.dumps(self.vocabulary.words).encode())
+        if self.alphabet is not None:
+            digest.update(json.dumps(self.alphabet.characters).encode())
+        for name in sorted(self.tensors):
+            tensor = self.tensors[name].contiguous()
+            digest.update(f"{name}{tuple(tensor.shape)}".encode())
+            digest.update(tensor.numpy().data)
+        if self.lookup is not None:
+            self.lookup.update(digest)
+        return digest.hexdigest()
 
 
 class BiLM(nn.Module, BiLMBase):

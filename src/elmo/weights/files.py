@@ -18,8 +18,7 @@ from torch import Tensor
 
 from elmo.config import N_BYTE_CHARACTERS, ElmoConfig
 from elmo.errors import MissingFileError, WeightsError
-from elmo.model.bilm import parameter_shapes
-from elmo.model.checkpoint import Checkpoint
+from elmo.model.bilm import Checkpoint, parameter_shapes
 from elmo.runtime.files import output_errors, replacing
 from elmo.settings import OutputDtype
 from elmo.text.alphabet import Alphabet

@@ -22,8 +22,8 @@ from torch import Tensor
 
 from elmo.config import ElmoConfig
 from elmo.errors import InputError, MissingFileError
+from elmo.model.bilm import Checkpoint
 from elmo.model.cells import cell_class
-from elmo.model.checkpoint import Checkpoint
 from elmo.model.word_lookup import WordLookup
 from elmo.runtime.files import read_json, replacing, write_text
 from elmo.settings import OutputDtype

@@ -17,7 +17,7 @@ from elmo.errors import ConfigError, MissingFileError, OutputExistsError
 from elmo.settings import OutputDtype
 
 if TYPE_CHECKING:
-    from elmo.model.checkpoint import Checkpoint
+    from elmo.model.bilm import Checkpoint
 
 VOCABULARY_FILE = "vocab.txt"
 CHARACTERS_FILE = "characters.txt"

@@ -28,7 +28,7 @@ from torch import Tensor
 
 from elmo.config import ElmoConfig
 from elmo.errors import ConfigError, InputError, MissingFileError, WeightsError
-from elmo.model.checkpoint import Checkpoint
+from elmo.model.bilm import Checkpoint
 from elmo.model.word_lookup import WordLookup
 from elmo.runtime.files import read_json
 from elmo.text.alphabet import FIRST_CHARACTER, Alphabet

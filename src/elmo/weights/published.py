@@ -20,7 +20,7 @@ from torch import Tensor
 
 from elmo.config import ElmoConfig
 from elmo.errors import ConfigError, ElmoError, ElmoWarning, MissingFileError, WeightsError
-from elmo.model.checkpoint import Checkpoint
+from elmo.model.bilm import Checkpoint
 from elmo.runtime.files import read_json, replacing, write_text
 from elmo.settings import OutputDtype
 from elmo.weights.files import (

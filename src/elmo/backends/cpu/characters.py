@@ -12,7 +12,7 @@ from elmo.backends.base import count_windows, filter_weights, response_table
 from elmo.backends.cpu.native import NativeHighway, highest_responses
 from elmo.backends.cpu.products import FrozenLinear, LinearFactory, frozen_linear
 from elmo.config import ElmoConfig
-from elmo.model.checkpoint import Tensors
+from elmo.model.bilm import Tensors
 from elmo.model.layers import CharacterEncoder, Highway, WordEncoder
 from elmo.text.characters import padding_character
 

@@ -37,9 +37,8 @@ from elmo.backends.cpu.native import (
     present_kernel,
 )
 from elmo.backends.cpu.products import FrozenLinear, LinearFactory, fit_halves
-from elmo.model.bilm import BiLM, State, step_runs, zero_state
+from elmo.model.bilm import BiLM, State, Tensors, step_runs, zero_state
 from elmo.model.cells import Cell, LayerState
-from elmo.model.checkpoint import Tensors
 from elmo.model.layers import CharacterEncoder, WordEncoder
 from elmo.settings import Precision
 from elmo.text.characters import checked_ids

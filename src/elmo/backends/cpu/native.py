@@ -21,7 +21,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from elmo.backends.cpu.compiler import kernel
-from elmo.model.checkpoint import Tensors
+from elmo.model.bilm import Tensors
 from elmo.model.layers import Highway
 from elmo.settings import Precision
 

@@ -11,9 +11,8 @@ from torch import Tensor
 from elmo.backends.gpu.kernels.inference_cell import Target, lstm_cell, store_step
 from elmo.backends.gpu.kernels.inference_row import cell_of_one_row, project_one_row
 from elmo.config import ElmoConfig
-from elmo.model.bilm import State, step_runs
+from elmo.model.bilm import State, Tensors, step_runs
 from elmo.model.cells import Cell
-from elmo.model.checkpoint import Tensors
 
 _SLICE_BYTES = 1 << 30
 """Size of the buffer for input products of upper layers."""
