@@ -214,7 +214,7 @@ def test_the_hub_is_asked_for_every_file_that_a_model_may_have(name):
     assert any(fnmatch.fnmatch(name, pattern) for pattern in patterns())
 
 
-TINY_RUN = "--steps 2 --batch 2 --unroll 4 --quiet --device cpu".split()
+TINY_RUN = "--steps 2 --batch-size 2 --unroll-steps 4 --quiet --device cpu".split()
 
 # --- models that come with the package ------------------------------------------------------------
 
