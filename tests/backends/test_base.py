@@ -28,7 +28,7 @@ class Counter:
         return torch.tensor([[len(word), sum(word.encode()), 1.0] for word in words])
 
 
-def remember(compute, capacity, file=None):
+def host_cache(compute, capacity, file=None):
     return HostWordCache(SimpleNamespace(compute=compute, file=file), 3, capacity)
 
 
@@ -38,8 +38,8 @@ def distinct_words(max_size=5):
 
 @settings(max_examples=60)
 @given(lookups=st.lists(distinct_words(), max_size=8), capacity=st.integers(0, 5))
-def test_vectors_are_the_same_whatever_is_remembered(lookups, capacity):
-    vectors = remember(Counter(), capacity)
+def test_vectors_are_the_same_whatever_is_cached(lookups, capacity):
+    vectors = host_cache(Counter(), capacity)
     for words in lookups:
         found = vectors.lookup(words)
         assert torch.equal(found, Counter()(words).reshape(-1, 3))
@@ -48,9 +48,9 @@ def test_vectors_are_the_same_whatever_is_remembered(lookups, capacity):
 
 @settings(max_examples=60)
 @given(lookups=st.lists(distinct_words(), max_size=8), capacity=st.integers(1, 5))
-def test_the_words_that_were_not_asked_for_longest_are_forgotten_first(lookups, capacity):
+def test_the_words_that_were_least_recently_used_are_dropped_first(lookups, capacity):
     counter = Counter()
-    vectors = remember(counter, capacity)
+    vectors = host_cache(counter, capacity)
     model = OrderedDict()
     for words in lookups:
         counter.computed.clear()
@@ -66,9 +66,9 @@ def test_the_words_that_were_not_asked_for_longest_are_forgotten_first(lookups, 
         assert len(vectors) == len(model)
 
 
-def test_a_remembered_word_is_not_computed_again():
+def test_a_cached_word_is_not_computed_again():
     counter = Counter()
-    vectors = remember(counter, 10)
+    vectors = host_cache(counter, 10)
     vectors.lookup(["a", "b"])
     vectors.lookup(["b", "c", "a"])
     assert counter.computed == ["a", "b", "c"]
@@ -87,8 +87,8 @@ class NoRoom:
         raise MemoryError
 
 
-def test_vectors_that_cannot_be_remembered_are_not_taken_for_others():
-    vectors = remember(Counter(), 4)
+def test_vectors_that_cannot_be_cached_are_not_taken_for_others():
+    vectors = host_cache(Counter(), 4)
     vectors.lookup(["the", "cat", "sat"])
     table, vectors._table = vectors._table, NoRoom()
     with pytest.raises(MemoryError):
@@ -99,19 +99,19 @@ def test_vectors_that_cannot_be_remembered_are_not_taken_for_others():
 
 
 @pytest.mark.usefixtures("ctrl_c")
-def test_an_interrupt_waits_until_all_is_remembered():
+def test_an_interrupt_waits_until_all_is_cached():
     def interrupted(words):
         signal.raise_signal(signal.SIGINT)
         return Counter()(words)
 
-    vectors = remember(interrupted, 4)
+    vectors = host_cache(interrupted, 4)
     with pytest.raises(KeyboardInterrupt):
         vectors.lookup(["the", "cat"])
     assert torch.equal(vectors.lookup(["cat", "the"]), Counter()(["cat", "the"]))
 
 
 def test_changing_a_result_does_not_change_the_memory():
-    vectors = remember(Counter(), 10)
+    vectors = host_cache(Counter(), 10)
     expected = vectors.lookup(["a"]).clone()
     vectors.lookup(["a"]).zero_()
     assert torch.equal(vectors.lookup(["a"]), expected)
@@ -120,7 +120,7 @@ def test_changing_a_result_does_not_change_the_memory():
 def test_a_word_on_file_is_not_computed(tmp_path):
     write_token_file(tmp_path / "tokens.h5", ["the", "cat"], [Counter()(["the", "cat"])], "f")
     counter = Counter()
-    found = remember(counter, 0, TokenFile(tmp_path / "tokens.h5")).lookup(["cat", "sat", "the"])
+    found = host_cache(counter, 0, TokenFile(tmp_path / "tokens.h5")).lookup(["cat", "sat", "the"])
     assert counter.computed == ["sat"]
     assert torch.equal(found, Counter()(["cat", "sat", "the"]))
 
@@ -139,9 +139,9 @@ def test_a_batch_has_each_word_once_in_whatever_sentences_are_taken():
     ((first, window),) = cache.windows(sentences, max_rows=1)
     assert first == 0
     assert window.sizes == [2, 0, 3]
-    assert window.take([2, 0]).sizes == [3, 2]
-    assert window.take(slice(1, 3)).sizes == [0, 3]
-    vectors, tokens, n_cut = window.take([2, 0]).words()
+    assert window.subset([2, 0]).sizes == [3, 2]
+    assert window.subset(slice(1, 3)).sizes == [0, 3]
+    vectors, tokens, n_cut = window.subset([2, 0]).words()
     assert torch.equal(vectors, Counter()(["a", "b", "long"]))
     assert tokens.tolist() == [0, 1, 0, 0, 2]
     assert n_cut == 1

@@ -357,7 +357,7 @@ class Pipeline:
         Returns:
             Layers 0 to depth, each `(n, dim)` for the n words of all sentences; the final state.
         """
-        vectors, index, n_cut = window.take(places).words()
+        vectors, index, n_cut = window.subset(places).words()
         context_free = vectors[index]
         layers = [torch.cat([context_free, context_free], dim=1)]
         final = start.repeat(len(places)) if start.rows == 1 else start

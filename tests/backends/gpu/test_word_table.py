@@ -248,7 +248,7 @@ def test_words_read_ahead_are_those_of_the_sentences(sentences, before, capacity
     vectors.clear()  # another thread may push words out before the batches come
     numbers = data.draw(st.permutations(range(len(sentences))))
     part = data.draw(st.slices(len(sentences)))
-    chosen = ahead.take(numbers).take(part)
+    chosen = ahead.subset(numbers).subset(part)
     words = [word for number in numbers[part] for word in sentences[number]]
     found = chosen.words()
     assert chosen.sizes == [len(sentences[number]) for number in numbers[part]]
@@ -262,7 +262,7 @@ def test_each_word_of_a_call_is_computed_once():
     vectors = remember(counter, 10)
     ahead = vectors.read_ahead([["a", "b"], ["b", "c"]])
     for number in (1, 0):
-        ahead.take([number]).words()
+        ahead.subset([number]).words()
     assert counter.computed == ["a", "b", "c"]
 
 

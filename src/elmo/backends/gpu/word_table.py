@@ -70,7 +70,7 @@ class DeviceWordCache(WordCache):
         return len(self._slots)
 
     def clear(self) -> None:
-        """Forget all vectors."""
+        """Remove all vectors."""
         with self._lock:
             self._forget()
 
@@ -150,7 +150,7 @@ class DeviceWordCache(WordCache):
         return self._capacity + self._slots.n_new
 
     def _read(self, distinct: Numbers, tokens: Numbers) -> _Text:
-        """Gather the vectors of a text's words; compute and remember those that are new.
+        """Gather the vectors of a text's words; compute and store those that are new.
 
         Args:
             distinct: Their numbers, sorted, `(m,)`: slots, then new words.
@@ -176,7 +176,7 @@ class DeviceWordCache(WordCache):
             self._slots.drop(new_words)
             raise
         cut = np.concatenate([self._cut[known], new_cut])  # before slots change hands
-        self._remember(new_words, slots, new_cut)
+        self._store(new_words, slots, new_cut)
         return _Text(vectors, tokens, cut)
 
     def _find(self, sentences: Sequence[Words], first: int = 0) -> Numbers:
@@ -208,7 +208,7 @@ class DeviceWordCache(WordCache):
             vectors[send(places.copy(), self._device)] = read
         return vectors
 
-    def _remember(self, words: Sequence[str], slots: Numbers, cut: Flags) -> None:
+    def _store(self, words: Sequence[str], slots: Numbers, cut: Flags) -> None:
         """Store where the vectors of new words are; those for which there was no slot are dropped.
 
         Args:
@@ -267,7 +267,7 @@ class SentencesReadAhead:
         sizes: list[int] = self._sizes.tolist()
         return sizes
 
-    def take(self, numbers: Sequence[int] | slice) -> SentencesReadAhead:
+    def subset(self, numbers: Sequence[int] | slice) -> SentencesReadAhead:
         """Return some of the sentences."""
         chosen = numbers if isinstance(numbers, slice) else np.asarray(numbers, dtype=np.int64)
         return SentencesReadAhead(self._text, self._starts[chosen], self._sizes[chosen])
