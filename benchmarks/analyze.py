@@ -27,7 +27,7 @@ import numpy as np
 from benchmarks.common.machine import this_machine
 from benchmarks.common.memory import peak_mb
 from elmo import ELMo
-from elmo.analysis.contextual.measure import measure_contextuality
+from elmo.analysis.contextual.measure import measure_windows
 from elmo.analysis.corpus import Corpus
 from elmo.analysis.settings import ContextualitySettings, CorpusSettings
 from elmo.analysis.words.word_index import WordIndex
@@ -105,7 +105,7 @@ def measure_contextual(choices: argparse.Namespace, text: Path) -> Contextuality
     )
     settings = ContextualitySettings()
     started = time.perf_counter()
-    report = measure_contextuality(corpus.windows(timed), model.n_layers, model.dim, settings)
+    report = measure_windows(corpus.windows(timed), model.n_layers, model.dim, settings)
     seconds = time.perf_counter() - started
     return ContextualityRow(
         model=str(choices.model or "default"),

@@ -55,11 +55,11 @@ def similar(
     words
         Words; each gets a list of its own. None, to make an index only.
     """
-    from elmo.analysis import api
+    from elmo import analysis
 
     path = settings.index
     is_new = path is not None and (settings.overwrite or not path.exists())
-    found = api.similar(
+    found = analysis.similar(
         *words, model=choice, corpus=corpus, settings=settings, show_progress=not quiet
     )
     if is_new:
@@ -88,9 +88,9 @@ def neighbors(
     sentences
         Sentences with one or more words in square brackets; all are searched in one pass.
     """
-    from elmo.analysis import api
+    from elmo import analysis
 
-    found = api.neighbors(
+    found = analysis.neighbors(
         *sentences, model=choice, corpus=corpus, settings=settings, show_progress=not quiet
     )
     show(found.render(settings.format))
@@ -111,9 +111,9 @@ def contextuality(
     for anisotropy, and measures of isotropy, in one pass in bounded memory. Definitions are those
     of Ethayarajh (2019); see docs/analysis.md. Interrupted, it reports on what it has read.
     """
-    from elmo.analysis import api
+    from elmo import analysis
 
-    report = api.contextuality(
+    report = analysis.contextuality(
         model=choice, corpus=corpus, settings=settings, show_progress=not quiet
     )
     if report.interrupted:
@@ -135,9 +135,11 @@ def layers(
     senses, with WordNet's first sense for words that SemCor lacks; and word in context by a
     threshold on cosines.
     """
-    from elmo.analysis import api
+    from elmo import analysis
 
-    return _show(api.layers(model=choice, settings=settings, show_progress=not quiet), settings)
+    return _show(
+        analysis.layers(model=choice, settings=settings, show_progress=not quiet), settings
+    )
 
 
 @analyze.command
@@ -160,10 +162,10 @@ def senses(
     word
         The word.
     """
-    from elmo.analysis import api
+    from elmo import analysis
 
     settings = settings.replace(out=settings.out or Path())
-    report = api.senses(
+    report = analysis.senses(
         word, model=choice, corpus=corpus, settings=settings, show_progress=not quiet
     )
     return _show(report, settings)
@@ -187,9 +189,9 @@ def correlation(
     files
         Files with two words and a score a line, between tabs, commas or spaces.
     """
-    from elmo.analysis import api
+    from elmo import analysis
 
-    report = api.correlation(
+    report = analysis.correlation(
         *files, model=choice, corpus=corpus, settings=settings, show_progress=not quiet
     )
     return _show(report, settings)

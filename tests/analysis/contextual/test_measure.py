@@ -8,7 +8,7 @@ from collections import defaultdict
 import numpy as np
 import pytest
 
-from elmo.analysis.contextual.measure import measure_contextuality
+from elmo.analysis.contextual.measure import measure_windows
 from elmo.analysis.corpus import Window
 from elmo.analysis.settings import ContextualitySettings
 from elmo.errors import ConfigError, InputError
@@ -57,7 +57,7 @@ def numbers(report):
 
 
 def test_every_measure_is_that_of_a_direct_computation(tiny_elmo, sentences):
-    report = measure_contextuality(
+    report = measure_windows(
         embedded(tiny_elmo, sentences, 25), tiny_elmo.n_layers, tiny_elmo.dim, FEW
     )
     different = [list(words) for words in dict.fromkeys(map(tuple, sentences))]
@@ -100,7 +100,7 @@ def test_every_measure_is_that_of_a_direct_computation(tiny_elmo, sentences):
 
 
 def test_layer_zero_does_not_depend_on_the_context(tiny_elmo, sentences):
-    report = measure_contextuality(
+    report = measure_windows(
         embedded(tiny_elmo, sentences, 25), tiny_elmo.n_layers, tiny_elmo.dim, FEW
     )
     first, top = report.layers[0], report.layers[-1]
@@ -115,7 +115,7 @@ def test_samples_do_not_depend_on_the_order_of_the_corpus_or_on_windows(tiny_elm
         FEW, sample_words=20, max_occurrences=6, baseline_words=50, sample_sentences=30
     )
     reports = [
-        measure_contextuality(embedded(tiny_elmo, s, size), tiny_elmo.n_layers, 32, settings)
+        measure_windows(embedded(tiny_elmo, s, size), tiny_elmo.n_layers, 32, settings)
         for s, size in ((sentences, 10), (sentences[::-1], 37))
     ]
     assert reports[0].sampled_words == 20
@@ -129,7 +129,7 @@ def test_another_seed_draws_other_words(tiny_elmo, sentences):
     for seed in (0, 1):
         settings = dataclasses.replace(FEW, sample_words=10, seed=seed)
         passages = embedded(tiny_elmo, sentences, 50)
-        report = measure_contextuality(passages, tiny_elmo.n_layers, 32, settings)
+        report = measure_windows(passages, tiny_elmo.n_layers, 32, settings)
         drawn.append({word.word for word in report.words})
     assert drawn[0] != drawn[1]
 
@@ -146,7 +146,7 @@ def test_words_are_drawn_uniformly_from_those_with_enough_contexts():
         settings = dataclasses.replace(
             FEW, sample_words=4, resamples=1, seed=seed, baseline_words=10
         )
-        report = measure_contextuality([Window(sentences, vectors)], 1, 4, settings)
+        report = measure_windows([Window(sentences, vectors)], 1, 4, settings)
         for word in report.words:
             counts[word.word] = counts.get(word.word, 0) + 1
     rare = sum(counts[word] for word in words[:6])
@@ -164,7 +164,7 @@ def test_made_up_vectors_give_the_values_that_they_must(sentences):
     dominated = gaussian.copy()
     dominated[:, 0] += 50
     passage = Window(sentences, np.stack([constant, gaussian, dominated]))
-    report = measure_contextuality([passage], 3, 16, FEW)
+    report = measure_windows([passage], 3, 16, FEW)
     same, free, one = report.layers
     assert same.mean_cosine.value == pytest.approx(1.0)
     assert same.self_similarity.corrected.value == pytest.approx(0.0, abs=1e-6)
@@ -181,7 +181,7 @@ def test_made_up_vectors_give_the_values_that_they_must(sentences):
 
 def test_intervals_hold_their_values(tiny_elmo, sentences):
     settings = dataclasses.replace(FEW, resamples=300)
-    report = measure_contextuality(embedded(tiny_elmo, sentences, 60), 3, 32, settings)
+    report = measure_windows(embedded(tiny_elmo, sentences, 60), 3, 32, settings)
     for layer in report.layers:
         for measure in (layer.self_similarity, layer.intra_sentence_similarity):
             for figure in (measure.raw, measure.baseline, measure.corrected):
@@ -191,7 +191,7 @@ def test_intervals_hold_their_values(tiny_elmo, sentences):
 def test_a_corpus_that_is_too_small_is_told(tiny_elmo):
     passages = embedded(tiny_elmo, [["a", "b"], ["c", "d"]], 2)
     with pytest.raises(InputError, match="none occurs in 3 different sentences"):
-        measure_contextuality(passages, 3, 32, FEW)
+        measure_windows(passages, 3, 32, FEW)
 
 
 def test_an_interruption_leaves_a_report_on_what_was_read(tiny_elmo, sentences):
@@ -199,13 +199,13 @@ def test_an_interruption_leaves_a_report_on_what_was_read(tiny_elmo, sentences):
         yield from embedded(tiny_elmo, sentences[:80], 40)
         raise KeyboardInterrupt
 
-    report = measure_contextuality(interrupted(), 3, 32, FEW)
-    whole = measure_contextuality(embedded(tiny_elmo, sentences[:80], 40), 3, 32, FEW)
+    report = measure_windows(interrupted(), 3, 32, FEW)
+    whole = measure_windows(embedded(tiny_elmo, sentences[:80], 40), 3, 32, FEW)
     assert report.interrupted
     assert report.n_sentences == 80
     assert report.layers == whole.layers
     with pytest.raises(KeyboardInterrupt):
-        measure_contextuality((_ for _ in _interrupt()), 3, 32, FEW)
+        measure_windows((_ for _ in _interrupt()), 3, 32, FEW)
 
 
 def _interrupt():
@@ -214,13 +214,13 @@ def _interrupt():
 
 
 def test_samples_that_are_smaller_than_asked_are_told(tiny_elmo, sentences):
-    report = measure_contextuality(embedded(tiny_elmo, sentences, 60), 3, 32, FEW)
+    report = measure_windows(embedded(tiny_elmo, sentences, 60), 3, 32, FEW)
     assert len(report.notes) == 3
     assert "10,000 were requested" in report.notes[0]
 
 
 def test_the_text_names_every_layer_and_the_published_figures(tiny_elmo, sentences):
-    report = measure_contextuality(embedded(tiny_elmo, sentences, 60), 3, 32, FEW)
+    report = measure_windows(embedded(tiny_elmo, sentences, 60), 3, 32, FEW)
     for text in (report.text(), report.markdown()):
         assert "0.506" in text  # 0.642 - 0.136, the top layer of the original
         assert text.count("layer 2") >= 2
@@ -230,7 +230,7 @@ def test_the_text_names_every_layer_and_the_published_figures(tiny_elmo, sentenc
 
 def test_the_same_report_makes_the_same_pictures(tmp_path, tiny_elmo, sentences):
     pytest.importorskip("matplotlib")
-    report = measure_contextuality(embedded(tiny_elmo, sentences, 60), 3, 32, FEW)
+    report = measure_windows(embedded(tiny_elmo, sentences, 60), 3, 32, FEW)
     for name in ("one", "two"):
         (tmp_path / name).mkdir()
         report.save(tmp_path / name)

@@ -7,9 +7,7 @@ from html.parser import HTMLParser
 
 import pytest
 
-from elmo.analysis.corpus import Corpus
-from elmo.analysis.occurrences.senses import find_senses
-from elmo.analysis.settings import CorpusSettings, SenseSettings
+from elmo.analysis.occurrences.senses import senses
 
 pytest.importorskip("sklearn")
 
@@ -17,8 +15,7 @@ pytest.importorskip("sklearn")
 def test_one_of_something_is_not_many(tmp_path, tiny_elmo):
     path = tmp_path / "text.txt"
     path.write_text("a cat\nthe cat\n")
-    corpus = Corpus(CorpusSettings(corpus=(path,)))
-    report = find_senses(tiny_elmo, corpus, "cat", SenseSettings(clusters=1, projection=("pca",)))
+    report = senses("cat", model=tiny_elmo, corpus=path, clusters=1, projection=("pca",))
     assert "2 occurrences of cat" in report.text()
     assert "layer    top: 1 cluster\n" in report.text()
     assert "“cat” in 1 cluster<" in report.page()
@@ -45,8 +42,7 @@ def test_the_page_needs_no_network_and_escapes_words(tmp_path, tiny_elmo):
     path = tmp_path / "text.txt"
     evil = "</script><script>alert(1)</script>"
     path.write_text(f"a bank & {evil} b\nthe bank <b> \" '\nmy {{bank}} bank\n")
-    corpus = Corpus(CorpusSettings(corpus=(path,)))
-    page = find_senses(tiny_elmo, corpus, "bank", SenseSettings()).page()
+    page = senses("bank", model=tiny_elmo, corpus=path).page()
     checker = Checker()
     checker.feed(page)
     assert checker.scripts == 2
@@ -63,8 +59,7 @@ def test_the_word_itself_may_be_anything(tmp_path, tiny_elmo):
     pytest.importorskip("matplotlib")
     path = tmp_path / "text.txt"
     path.write_text("a $x_1$ <i>\nthe $x_1$ .\nan $x_1$ ?\n")
-    corpus = Corpus(CorpusSettings(corpus=(path,)))
-    report = find_senses(tiny_elmo, corpus, "$x_1$", SenseSettings())
+    report = senses("$x_1$", model=tiny_elmo, corpus=path)
     report.save(tmp_path)
     assert (tmp_path / "senses-_x_1_.png").read_bytes().startswith(b"\x89PNG")
     assert "[$x_1$]" in report.text()

@@ -7,7 +7,7 @@ import pytest
 
 from elmo.analysis.corpus import Corpus
 from elmo.analysis.geometry import unit_rows
-from elmo.analysis.occurrences.senses import find_senses
+from elmo.analysis.occurrences.senses import senses
 from elmo.analysis.settings import CorpusSettings, SenseSettings
 from elmo.analysis.words.word_means import index_of_corpus
 from elmo.errors import ConfigError, InputError
@@ -29,7 +29,9 @@ def corpus(tmp_path_factory):
 
 
 def test_occurrences_are_those_of_the_word(tiny_elmo, corpus):
-    report = find_senses(tiny_elmo, corpus, "bank", SenseSettings(projection=("pca",)))
+    report = senses(
+        "bank", model=tiny_elmo, corpus=corpus.settings, settings=SenseSettings(projection=("pca",))
+    )
     assert report.n_occurrences == 25
     assert len(report.occurrences) == 24  # one sentence stands there twice
     assert all(o.words[o.position] == "bank" for o in report.occurrences)
@@ -47,18 +49,23 @@ def test_occurrences_are_those_of_the_word(tiny_elmo, corpus):
 
 
 def test_two_uses_of_a_word_make_two_groups(tiny_elmo, corpus):
-    """Even random weights tell contexts apart that share all their neighbours."""
-    report = find_senses(tiny_elmo, corpus, "bank", SenseSettings(projection=("pca",), clusters=2))
+    """Even random weights tell contexts apart that share all their neighbors."""
+    report = senses(
+        "bank",
+        model=tiny_elmo,
+        corpus=corpus.settings,
+        settings=SenseSettings(projection=("pca",), clusters=2),
+    )
     kinds = [{o.words[0] for o in report.occurrences if o.cluster == k} for k in (0, 1)]
     assert sorted(map(sorted, kinds)) == [["a"], ["the"]]
 
 
 def test_fewer_occurrences_are_drawn_and_it_is_told(tiny_elmo, corpus):
     settings = SenseSettings(projection=("pca",), max_occurrences=7)
-    report = find_senses(tiny_elmo, corpus, "bank", settings)
+    report = senses("bank", model=tiny_elmo, corpus=corpus.settings, settings=settings)
     assert len(report.occurrences) == 7
     assert "7 of 25 occurrences" in report.notes[0]
-    again = find_senses(tiny_elmo, corpus, "bank", settings)
+    again = senses("bank", model=tiny_elmo, corpus=corpus.settings, settings=settings)
     assert report.json() == again.json()
 
 
@@ -69,27 +76,29 @@ def test_fewer_occurrences_are_drawn_and_it_is_told(tiny_elmo, corpus):
 def test_rare_words_are_told(tiny_elmo, corpus, word, told):
     settings = SenseSettings(projection=("pca",))
     if told is None:
-        assert find_senses(tiny_elmo, corpus, word, settings).n_occurrences == 13
+        assert (
+            senses(word, model=tiny_elmo, corpus=corpus.settings, settings=settings).n_occurrences
+            == 13
+        )
     else:
         with pytest.raises(InputError, match=told):
-            find_senses(tiny_elmo, corpus, word, settings)
+            senses(word, model=tiny_elmo, corpus=corpus.settings, settings=settings)
 
 
 def test_two_occurrences_are_enough(tmp_path, tiny_elmo):
     path = tmp_path / "text.txt"
     path.write_text("a cat\nthe cat\n")
-    corpus = Corpus(CorpusSettings(corpus=(path,)))
-    report = find_senses(tiny_elmo, corpus, "cat", SenseSettings())
+    report = senses("cat", model=tiny_elmo, corpus=path)
     assert [group.size for group in report.clusters] == [2]
     json.loads(report.json())
     report.page()
-    many = find_senses(tiny_elmo, corpus, "cat", SenseSettings(clusters=5))
+    many = senses("cat", model=tiny_elmo, corpus=path, settings=SenseSettings(clusters=5))
     assert "only 2 clusters: 5 were requested" in many.notes[0]
 
 
 def test_a_layer_that_the_model_lacks_is_named_by_its_flag(tiny_elmo, corpus):
     expected = r"--layer is 9, expected 'top', 'average', 'mix' or a number from 0 to 2 \("
     with pytest.raises(ConfigError, match=expected):
-        find_senses(tiny_elmo, corpus, "bank", SenseSettings(layer=9))
+        senses("bank", model=tiny_elmo, corpus=corpus.settings, layer=9)
     with pytest.raises(ConfigError, match=expected):
         index_of_corpus(tiny_elmo, corpus, 9, min_count=1)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from elmo.analysis.probing.tasks import best_threshold, measure_layers, read_layer_data
+from elmo.analysis.probing.tasks import best_threshold, layers, read_layer_data
 from elmo.analysis.settings import LayerSettings
 from elmo.errors import ConfigError
 
@@ -17,27 +17,27 @@ from elmo.errors import ConfigError
 def test_a_task_without_data_says_which_and_where_to_find_it(tmp_path, task):
     homes = {"pos": "UniversalDependencies", "wsd": "wsdeval", "wic": "mcl-wic"}
     with pytest.raises(ConfigError) as error:
-        read_layer_data(LayerSettings(tasks=(task,)), print)
+        read_layer_data(LayerSettings(tasks=(task,)))
     assert f"no data for {task}" in str(error.value)
     assert homes[task] in str(error.value)
     assert "--data FOLDER" in str(error.value)
     assert len(str(error.value).splitlines()) == 3
     with pytest.raises(ConfigError, match=f"no data in {tmp_path} for pos, wsd, wic"):
-        read_layer_data(LayerSettings(data=tmp_path), print)
+        read_layer_data(LayerSettings(data=tmp_path))
 
 
 def test_tasks_are_those_whose_data_is_given(tiny_elmo, data_folder, wordnet_folder):
     settings = LayerSettings(treebank=data_folder / "pos_ewt")
-    report = measure_layers(tiny_elmo, read_layer_data(settings, print), print)
+    report = layers(model=tiny_elmo, settings=settings)
     assert (report.wsd, report.wic) == (None, None)
     assert len(report.pos.scores) == 4
     assert report.notes == [
         f"{task} was left out: no data is given for it" for task in ("wsd", "wic")
     ]
-    every = read_layer_data(LayerSettings(data=data_folder, wordnet=wordnet_folder), print)
+    every = read_layer_data(LayerSettings(data=data_folder, wordnet=wordnet_folder))
     assert None not in (every.tags, every.senses, every.pairs)
     with pytest.raises(ConfigError, match="no data for wic"):
-        read_layer_data(LayerSettings(treebank=data_folder, tasks=("pos", "wic")), print)
+        read_layer_data(LayerSettings(treebank=data_folder, tasks=("pos", "wic")))
 
 
 @given(
@@ -54,7 +54,7 @@ def test_no_threshold_is_better_than_the_best(values, random):
 
 def test_senses_are_those_of_the_nearest_means(tiny_elmo, data_folder, wordnet_folder):
     settings = LayerSettings(data=data_folder, tasks=("wsd",), wordnet=wordnet_folder)
-    report = measure_layers(tiny_elmo, read_layer_data(settings, print), print)
+    report = layers(model=tiny_elmo, settings=settings)
     semcor = tiny_elmo.encode_tokens(
         [["my", "bank", "lends"], ["muddy", "river", "bank", "."], ["the", "bank"]]
     )
@@ -77,7 +77,7 @@ def test_senses_are_those_of_the_nearest_means(tiny_elmo, data_folder, wordnet_f
 
 def test_all_tasks_make_a_report_with_a_picture(tmp_path, tiny_elmo, data_folder, wordnet_folder):
     settings = LayerSettings(data=data_folder, wordnet=wordnet_folder)
-    report = measure_layers(tiny_elmo, read_layer_data(settings, print), print)
+    report = layers(model=tiny_elmo, settings=settings)
     assert [
         len(scores) for scores in (report.pos.scores, report.wsd.scores, report.wic.scores)
     ] == [4, 4, 4]
@@ -98,7 +98,7 @@ def test_static_vectors_are_asked_beside_the_layers(
     path = tmp_path / "vectors.txt"
     path.write_text("the 1 0\ndog 0 2\nbank 0 4\n", encoding="utf-8")
     settings = LayerSettings(data=data_folder, wordnet=wordnet_folder, static_vectors=str(path))
-    report = measure_layers(tiny_elmo, read_layer_data(settings, print), print)
+    report = layers(model=tiny_elmo, settings=settings)
     assert [score.layer for score in report.pos.scores] == ["static", "0", "1", "2", "mix"]
     assert [score.layer for score in report.wic.scores][:3] == ["static", "static, sentence", "0"]
     assert "static, sentence" in report.text()

@@ -12,7 +12,7 @@ from conftest import SHARED
 from elmo.analysis.corpus import Corpus
 from elmo.analysis.settings import CorpusSettings, CorrelationSettings
 from elmo.analysis.words.correlation import (
-    correlate,
+    correlation,
     read_judged_pairs,
     spearman,
     spearman_estimate,
@@ -71,7 +71,9 @@ def test_words_are_compared_in_isolation_and_in_context(tmp_path, tiny_elmo):
     pairs = read_judged_pairs(tmp_path / "pairs.txt")
     corpus = Corpus(CorpusSettings(corpus=(tmp_path / "text.txt",)))
     settings = CorrelationSettings(resamples=20)
-    report = correlate(tiny_elmo, [pairs], corpus, settings)
+    report = correlation(
+        tmp_path / "pairs.txt", model=tiny_elmo, corpus=tmp_path / "text.txt", settings=settings
+    )
     assert [(row.condition, row.layer, row.n_pairs) for row in report.rows] == [
         (condition, layer, n)
         for condition, n in (("isolation", 4), ("context", 3))
@@ -109,9 +111,9 @@ def test_words_are_compared_in_isolation_and_in_context(tmp_path, tiny_elmo):
 def test_a_corpus_without_the_words_leaves_isolation(tmp_path, tiny_elmo):
     (tmp_path / "pairs.txt").write_text("a b 1\nc d 2\ne f 3\n")
     (tmp_path / "text.txt").write_text("something else\n")
-    corpus = Corpus(CorpusSettings(corpus=(tmp_path / "text.txt",)))
-    pairs = read_judged_pairs(tmp_path / "pairs.txt")
-    report = correlate(tiny_elmo, [pairs], corpus, CorrelationSettings(resamples=5))
+    report = correlation(
+        tmp_path / "pairs.txt", model=tiny_elmo, corpus=tmp_path / "text.txt", resamples=5
+    )
     assert {row.condition for row in report.rows} == {"isolation"}
     assert "too few to compare in context" in report.notes[0]
 

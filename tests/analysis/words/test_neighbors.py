@@ -7,9 +7,8 @@ import json
 import numpy as np
 import pytest
 
-from elmo.analysis.corpus import Corpus
-from elmo.analysis.settings import CorpusSettings, NeighborSettings
-from elmo.analysis.words.neighbors import MarkedWord, find_neighbors
+from elmo.analysis.settings import NeighborSettings
+from elmo.analysis.words.neighbors import MarkedWord, neighbors
 from elmo.analysis.words.word_means import frequent_words
 from elmo.errors import InputError
 
@@ -31,15 +30,16 @@ def direct_neighbors(model, sentences, query, layer, same_word):
 def test_neighbors_are_the_nearest_occurrences(tiny_elmo, corpus, sentences, layer, same_word):
     word = next(iter(frequent_words(corpus, 3)))
     number = next(n for n, words in enumerate(sentences) if word in words)
-    queries = [
-        MarkedWord(sentences[number], sentences[number].index(word)),
-        MarkedWord([word, "alone"], 0),
-    ]
+    queries = " ".join(sentences[number]).replace(word, f"[{word}]", 1), f"[{word}] alone"
     settings = NeighborSettings(layer=layer, top=6, same_word=same_word, min_count=1)
-    for found in find_neighbors(tiny_elmo, corpus, queries, settings).neighborhoods:
-        expected = direct_neighbors(
-            tiny_elmo, sentences, MarkedWord(found.sentence, found.position), layer, same_word
-        )
+    report = neighbors(*queries, model=tiny_elmo, corpus=corpus.settings, settings=settings)
+    assert [found.sentence for found in report.neighborhoods] == [
+        sentences[number],
+        [word, "alone"],
+    ]
+    for found in report.neighborhoods:
+        query = MarkedWord(found.sentence, found.position)
+        expected = direct_neighbors(tiny_elmo, sentences, query, layer, same_word)
         assert found.n_compared == len(expected)
         cosines = [near.cosine for near in found.in_context]
         np.testing.assert_allclose(cosines, [c for _, c in expected[:6]], atol=1e-5)
@@ -54,34 +54,31 @@ def test_neighbors_are_the_nearest_occurrences(tiny_elmo, corpus, sentences, lay
 def test_repeated_sentences_count_once(tmp_path, tiny_elmo):
     path = tmp_path / "text.txt"
     path.write_text("a b c\n" * 5 + "b a\n")
-    corpus = Corpus(CorpusSettings(corpus=(path,)))
-    query = MarkedWord(["x", "a"], 1)
-    settings = NeighborSettings(top=10, same_word=True)
-    (found,) = find_neighbors(tiny_elmo, corpus, [query], settings).neighborhoods
+    report = neighbors("x [a]", model=tiny_elmo, corpus=path, top=10, same_word=True)
+    (found,) = report.neighborhoods
     assert sorted(near.sentence for near in found.in_context) == [["a", "b", "c"], ["b", "a"]]
 
 
 def test_static_vectors_of_a_file_stand_beside(tmp_path, tiny_elmo):
     (tmp_path / "text.txt").write_text("The cat sat\na dog sat\n")
     (tmp_path / "glove.txt").write_text("cat 1 0\ndog 0.9 0.1\nsat 0 1\nthe -1 0\n")
-    corpus = Corpus(CorpusSettings(corpus=(tmp_path / "text.txt",)))
     settings = NeighborSettings(top=2, static_vectors=tmp_path / "glove.txt")
-    queries = [MarkedWord(["Cat"], 0), MarkedWord(["unheard-of"], 0)]
-    known, unknown = find_neighbors(tiny_elmo, corpus, queries, settings).neighborhoods
+    text = tmp_path / "text.txt"
+    report = neighbors("[Cat]", "[unheard-of]", model=tiny_elmo, corpus=text, settings=settings)
+    known, unknown = report.neighborhoods
     assert [near.word for near in known.static] == ["dog", "sat"]
     assert unknown.static == []
     assert "there is no vector of 'unheard-of'" in "\n".join(unknown.lines())
 
 
 def test_a_word_that_never_occurs_is_told(tiny_elmo, corpus):
-    query = MarkedWord(["never-seen"], 0)
     with pytest.raises(InputError, match="'never-seen' never occurs"):
-        find_neighbors(tiny_elmo, corpus, [query], NeighborSettings(same_word=True))
+        neighbors("[never-seen]", model=tiny_elmo, corpus=corpus.settings, same_word=True)
 
 
 def test_neighbors_as_json_and_csv_hold_the_same(tiny_elmo, corpus, sentences):
-    query = MarkedWord(sentences[0], 0)
-    found = find_neighbors(tiny_elmo, corpus, [query], NeighborSettings(top=3))
+    query = " ".join([f"[{sentences[0][0]}]", *sentences[0][1:]])
+    found = neighbors(query, model=tiny_elmo, corpus=corpus.settings, top=3)
     (facts,) = json.loads(found.render("json"))
     rows = list(csv.DictReader(io.StringIO(found.render("csv"))))
     in_context = [row for row in rows if row["kind"] == "context"]

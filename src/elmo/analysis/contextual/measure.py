@@ -8,6 +8,7 @@ all that have enough contexts although nothing is known of them beforehand.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,7 +18,7 @@ from elmo.analysis.contextual.report import (
     Measure,
     WordContextuality,
 )
-from elmo.analysis.corpus import Window
+from elmo.analysis.corpus import Corpus, Window
 from elmo.analysis.geometry import (
     Floats,
     Integers,
@@ -29,6 +30,7 @@ from elmo.analysis.geometry import (
     partition_ratio,
     self_similarity,
 )
+from elmo.analysis.inputs import divided, load, prepare, saved
 from elmo.analysis.intervals import (
     bootstrapped_means,
     difference_estimate,
@@ -41,6 +43,9 @@ from elmo.analysis.sampling import Keys, KeySample, joint_keys, text_keys
 from elmo.analysis.settings import ContextualitySettings
 from elmo.errors import InputError
 from elmo.text.characters import ragged_positions
+
+if TYPE_CHECKING:
+    from elmo.analysis.inputs import Model, Text
 
 _CANDIDATES = 50
 """Words that may wait for enough contexts, for each word that is wanted."""
@@ -171,13 +176,38 @@ class CorpusSamples:
         self._sentences.offer(groups, keys[longer], similarities)
 
 
-def measure_contextuality(
+def contextuality(
+    *,
+    model: Model = None,
+    corpus: Text = (),
+    settings: ContextualitySettings | None = None,
+    show_progress: bool = False,
+    **fields: Any,
+) -> ContextualityReport:
+    """Measure how contextual the vectors of a corpus are, as `elmo analyze contextuality` does.
+
+    Args:
+        model: A model, or its name or folder.
+        corpus: Text files.
+        settings: How much is sampled.
+        show_progress: Whether to show progress bars.
+        fields: Fields of `ContextualitySettings` and `CorpusSettings`, instead of these.
+    """
+    settings, text = divided(ContextualitySettings, settings, corpus, fields)
+    prepare(settings, ContextualityReport, ContextualityReport.stem)
+    read = Corpus(text, show_progress)
+    elmo, facts = load(model)
+    report = measure_windows(read.windows(elmo), elmo.n_layers, elmo.dim, settings)
+    return saved(report, settings, corpus=read.title, **facts)
+
+
+def measure_windows(
     windows: Iterable[Window],
     n_layers: int,
     dim: int,
     settings: ContextualitySettings,
 ) -> ContextualityReport:
-    """Measure how contextual the vectors of a corpus are.
+    """Measure how contextual vectors are that were computed window by window.
 
     Args:
         windows: The corpus, with vectors of all layers, as `Corpus.windows` yields them.

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 import numpy as np
 
 from elmo.analysis.corpus import Corpus, Window
 from elmo.analysis.geometry import Floats, Integers, Vectors, self_similarity, unit_rows
+from elmo.analysis.inputs import divided, load, prepare, saved
 from elmo.analysis.occurrences.grouping import cluster, project, require_sklearn
 from elmo.analysis.occurrences.report import Occurrence, SenseCluster, SenseReport
 from elmo.analysis.sampling import Keys, KeySample, joint_keys, text_keys
 from elmo.analysis.settings import SenseSettings
 from elmo.embed.pipeline import require_layer
-from elmo.embedder import ELMo
 from elmo.errors import InputError
 from elmo.runtime.tables import counted
 from elmo.text.sentences import Words
+
+if TYPE_CHECKING:
+    from elmo.analysis.inputs import Model, Text
 
 _GROUP = np.zeros(1, np.uint64)
 
@@ -61,24 +66,43 @@ class _OccurrenceSample:
         return joint_keys(keys, position.astype(np.uint64) + np.uint64(1))
 
 
-def find_senses(model: ELMo, corpus: Corpus, word: str, settings: SenseSettings) -> SenseReport:
-    """Cluster the occurrences of a word by their vectors.
+def senses(
+    word: str,
+    *,
+    model: Model = None,
+    corpus: Text = (),
+    settings: SenseSettings | None = None,
+    show_progress: bool = False,
+    **fields: Any,
+) -> SenseReport:
+    """Cluster the occurrences of a word by their vectors, as `elmo analyze senses` does.
 
     Args:
-        model: The model.
-        corpus: Where the word occurs; only sentences with it are embedded.
         word: The word.
+        model: A model, or its name or folder.
+        corpus: Text files in which it occurs; only sentences with it are embedded.
         settings: How.
+        show_progress: Whether to show progress bars.
+        fields: Fields of `SenseSettings` and `CorpusSettings`, instead of these.
     """
-    require_layer(settings.layer, model.config)
+    settings, text = divided(SenseSettings, settings, corpus, fields)
+    prepare(settings, SenseReport, SenseReport(word=word).stem)
     require_sklearn()
-    form = corpus.word(word)
-    found = _OccurrenceSample(settings, form, model.dim)
-    sentences = (s for s in corpus if form in map(corpus.word, s))
-    for window in corpus.windows(model, settings.layer, sentences):
+    read = Corpus(text, show_progress)
+    elmo, facts = load(model)
+    require_layer(settings.layer, elmo.config)
+    form = read.word(word)
+    found = _OccurrenceSample(settings, form, elmo.dim)
+    sentences = (s for s in read if form in map(read.word, s))
+    for window in read.windows(elmo, settings.layer, sentences):
         found.offer(window)
+    _require_occurrences(word, read, found)
+    return saved(_clustered(word, found, settings), settings, corpus=read.title, **facts)
+
+
+def _clustered(word: str, found: _OccurrenceSample, settings: SenseSettings) -> SenseReport:
+    """Cluster a sample of the occurrences of a word."""
     sample = found.sample
-    _require_occurrences(word, corpus, found)
     vectors = sample.rows
     clusters = cluster(vectors, settings.clusters, settings.max_clusters, settings.seed)
     cosines = np.clip((unit_rows(vectors) * clusters.centers[clusters.labels]).sum(axis=1), -1, 1)

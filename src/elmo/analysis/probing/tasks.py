@@ -7,16 +7,17 @@ vectors are a baseline without context.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
 from elmo.analysis.geometry import Floats, Vectors, group_sums, unit_rows
+from elmo.analysis.inputs import divided, load, prepare, saved
 from elmo.analysis.probing.report import (
     LayerReport,
     PairResults,
@@ -48,6 +49,9 @@ from elmo.embedder import ELMo
 from elmo.errors import ConfigError
 from elmo.text.files import get_tokenizer
 from elmo.text.static_vectors import VectorSource, open_vectors
+
+if TYPE_CHECKING:
+    from elmo.analysis.inputs import Model
 
 _WIC_TRAIN, _WIC_TEST = "training.en-en", "dev.en-en"
 
@@ -97,7 +101,37 @@ class LayerData:
     notes: tuple[str, ...] = ()
 
 
-def read_layer_data(settings: LayerSettings, tell: Callable[[str], None]) -> LayerData:
+def layers(
+    *,
+    model: Model = None,
+    settings: LayerSettings | None = None,
+    show_progress: bool = False,
+    **fields: Any,
+) -> LayerReport:
+    """Run probing tasks on every layer and on the mix, as `elmo analyze layers` does.
+
+    Args:
+        model: A model, or its name or folder.
+        settings: Which tasks, and their data.
+        show_progress: Whether to show progress.
+        fields: Fields of `LayerSettings`, instead of these.
+    """
+    settings, _ = divided(LayerSettings, settings, (), fields)
+    prepare(settings, LayerReport, LayerReport.stem)
+    data = read_layer_data(settings)
+    elmo, facts = load(model)
+    pos = wsd = wic = None
+    if data.tags is not None:
+        pos = _measure_tags(elmo, data.tags, data.static, show_progress)
+    if data.senses is not None:
+        wsd = _measure_senses(elmo, *data.senses, show_progress)
+    if data.pairs is not None:
+        wic = _measure_pairs(elmo, *data.pairs, data.static, show_progress)
+    report = LayerReport(notes=list(data.notes), pos=pos, wsd=wsd, wic=wic)
+    return saved(report, settings, **facts)
+
+
+def read_layer_data(settings: LayerSettings) -> LayerData:
     """Read the data of the tasks; a file that is missing is reported here."""
     tags = senses = pairs = None
     folders, notes = _find_folders(settings)
@@ -112,7 +146,6 @@ def read_layer_data(settings: LayerSettings, tell: Callable[[str], None]) -> Lay
         english, folder = get_tokenizer("english"), folders["wic"]
         train = read_pairs(folder, _WIC_TRAIN, english, limit)
         pairs = (train, read_pairs(folder, _WIC_TEST, english))
-    tell(f"read: {', '.join(folders)}")
     static = settings.static_vectors
     source = None if static is None else open_vectors(static)
     if limit is not None:
@@ -151,39 +184,11 @@ def _find_folders(settings: LayerSettings) -> tuple[dict[LayerTask, Path], list[
     return folders, [f"{task} was left out: no data is given for it" for task in missing]
 
 
-def measure_layers(
-    model: ELMo,
-    data: LayerData,
-    tell: Callable[[str], None],
-    show_progress: bool = False,
-) -> LayerReport:
-    """Run the tasks on every layer and on the mix.
-
-    Args:
-        model: The model.
-        data: Of the tasks.
-        tell: Called with a line when something is done.
-        show_progress: Whether to show progress bars.
-    """
-    pos = wsd = wic = None
-    if data.tags is not None:
-        pos = _measure_tags(model, data.tags, data.static, tell, show_progress)
-    if data.senses is not None:
-        wsd = _measure_senses(model, *data.senses, show_progress)
-    if data.pairs is not None:
-        wic = _measure_pairs(model, *data.pairs, data.static, show_progress)
-    return LayerReport(notes=list(data.notes), pos=pos, wsd=wsd, wic=wic)
-
-
 # --- parts of speech ------------------------------------------------------------------------------
 
 
 def _measure_tags(
-    model: ELMo,
-    task: TagTask,
-    static: VectorSource | None,
-    tell: Callable[[str], None],
-    show: bool,
+    model: ELMo, task: TagTask, static: VectorSource | None, show: bool
 ) -> TagResults:
     found = TagResults(len(task.train_labels), len(task.test_labels))
 
@@ -192,7 +197,6 @@ def _measure_tags(
         probe = LinearProbe(torch.from_numpy(train), task.train_labels, task.n_labels)
         right = probe.predict(torch.from_numpy(test)) == task.test_labels
         found.scores.append(TagScore(name, float(right.double().mean())))
-        tell(f"pos, {name}: {found.scores[-1].accuracy:.4f}")
 
     if static is not None:
         parts = (static_span_vectors(static, p, every_word(p))[0] for p in (task.train, task.test))

@@ -10,12 +10,13 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from elmo.analysis.corpus import Corpus
 from elmo.analysis.geometry import Floats, Integers, Vectors, unit_rows
+from elmo.analysis.inputs import divided, load, prepare, saved
 from elmo.analysis.intervals import Estimate, bootstrap, estimate
 from elmo.analysis.reports import TITLE, Report, Table, add_grid, figure_text, new_figure
 from elmo.analysis.settings import CorrelationSettings
@@ -25,6 +26,9 @@ from elmo.embedder import ELMo
 from elmo.errors import InputError, MissingExtraError
 from elmo.runtime.tables import counted
 from elmo.text.files import TextFile
+
+if TYPE_CHECKING:
+    from elmo.analysis.inputs import Model, Text
 
 _COLUMNS = re.compile(r"[\t,;]|\s+")
 _FEWEST = 3
@@ -167,20 +171,39 @@ def spearman_estimate(first: Floats, second: Floats, resamples: int, seed: int) 
     return estimate(None if np.isnan(found) else found, draws)
 
 
-def correlate(
-    model: ELMo,
-    files: Sequence[JudgedPairs],
-    corpus: Corpus | None,
-    settings: CorrelationSettings,
+def correlation(
+    *paths: str | Path,
+    model: Model = None,
+    corpus: Text = (),
+    settings: CorrelationSettings | None = None,
+    show_progress: bool = False,
+    **fields: Any,
 ) -> CorrelationReport:
-    """Correlate similarities in every layer, and in the mix, with human judgments.
+    """Correlate similarities with human judgments, as `elmo analyze correlation` does.
 
     Args:
-        model: The model.
-        files: Human judgments.
-        corpus: Where words occur; without it they are compared in isolation only.
+        paths: Files with two words and a score a line.
+        model: A model, or its name or folder.
+        corpus: Text files in which the words occur; without them, words are compared in isolation.
         settings: How.
+        show_progress: Whether to show progress bars.
+        fields: Fields of `CorrelationSettings` and `CorpusSettings`, instead of these.
     """
+    if not paths:
+        raise InputError("correlation needs a FILE with two words and a score a line")
+    settings, text = divided(CorrelationSettings, settings, corpus, fields)
+    prepare(settings, CorrelationReport, CorrelationReport.stem)
+    files = [read_judged_pairs(Path(path)) for path in paths]
+    read = Corpus(text, show_progress) if text.corpus else None
+    elmo, facts = load(model)
+    title = "" if read is None else read.title
+    return saved(_correlate(elmo, files, read, settings), settings, corpus=title, **facts)
+
+
+def _correlate(
+    model: ELMo, files: list[JudgedPairs], corpus: Corpus | None, settings: CorrelationSettings
+) -> CorrelationReport:
+    """Compare words in isolation, and in the context of a corpus if there is one."""
     report = CorrelationReport()
     words = list(dict.fromkeys(word for file in files for word in file.words))
     rows = {word: row for row, word in enumerate(words)}

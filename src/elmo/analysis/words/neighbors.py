@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from elmo.analysis.corpus import Corpus, Window
 from elmo.analysis.geometry import unit_rows
+from elmo.analysis.inputs import divided, load
 from elmo.analysis.reports import Listing, as_json
 from elmo.analysis.settings import NeighborSettings
 from elmo.analysis.words.word_index import WordIndex
@@ -19,8 +20,11 @@ from elmo.analysis.words.word_means import index_of_words
 from elmo.embed.pipeline import require_layer
 from elmo.embedder import ELMo
 from elmo.errors import InputError
-from elmo.text.sentences import Words
+from elmo.text.sentences import Words, marked_words
 from elmo.text.static_vectors import read_static_vectors
+
+if TYPE_CHECKING:
+    from elmo.analysis.inputs import Model, Text
 
 Vectors = npt.NDArray[np.float32]
 
@@ -74,7 +78,7 @@ class Neighborhood:
     def lines(self) -> Iterator[str]:
         """Yield the neighborhood as lines of text."""
         word = self.sentence[self.position]
-        yield marked(self.sentence, self.position)
+        yield _marked(self.sentence, self.position)
         yield (
             f"compared with {self.n_compared:,} occurrences; {word!r} itself occurs "
             f"{self.n_occurrences:,} times in the corpus"
@@ -84,7 +88,7 @@ class Neighborhood:
         yield f"  {static or f'there is no vector of {word!r}'}"
         yield "\nin context:"
         for near in self.in_context:
-            yield f"  {near.cosine:.3f}  {marked(near.sentence, near.position, _CONTEXT)}"
+            yield f"  {near.cosine:.3f}  {_marked(near.sentence, near.position, _CONTEXT)}"
         if not self.in_context:
             yield f"  {word!r} never occurs in the corpus"
 
@@ -107,15 +111,15 @@ class NeighborReport(Listing):
         """Yield a row for each neighbor."""
         yield ("query", "kind", "rank", "cosine", "word", "sentence")
         for found in self.neighborhoods:
-            query = marked(found.sentence, found.position)
+            query = _marked(found.sentence, found.position)
             for rank, near in enumerate(found.in_context, start=1):
-                sentence, word = marked(near.sentence, near.position), near.sentence[near.position]
+                sentence, word = _marked(near.sentence, near.position), near.sentence[near.position]
                 yield (query, "context", rank, f"{near.cosine:.6f}", word, sentence)
             for rank, other in enumerate(found.static, start=1):
                 yield (query, "static", rank, f"{other.cosine:.6f}", other.word, "")
 
 
-def marked(words: Words, position: int, context: int | None = None) -> str:
+def _marked(words: Words, position: int, context: int | None = None) -> str:
     """Return a sentence with brackets around one word, or only so many words around it."""
     start = 0 if context is None else max(0, position - context)
     stop = len(words) if context is None else position + 1 + context
@@ -124,20 +128,40 @@ def marked(words: Words, position: int, context: int | None = None) -> str:
     return " ".join([*before, *shown, *after])
 
 
-def find_neighbors(
-    model: ELMo, corpus: Corpus, queries: Sequence[MarkedWord], settings: NeighborSettings
+def neighbors(
+    *sentences: str,
+    model: Model = None,
+    corpus: Text = (),
+    settings: NeighborSettings | None = None,
+    show_progress: bool = False,
+    **fields: Any,
 ) -> NeighborReport:
-    """Find the nearest occurrences of each query in one pass over a corpus.
+    """Find the occurrences nearest to words in their context, as `elmo neighbors` does.
 
-    A sentence that occurs several times in the corpus counts once, and the query's own sentence not
-    at all.
+    The corpus is read once. A sentence that occurs several times in it counts once, and the
+    sentence of the marked word not at all.
 
     Args:
-        model: The model.
-        corpus: What is searched.
-        queries: Marked words.
+        sentences: Each with one or more words in square brackets: `The [bank] of the river .`
+        model: A model, or its name or folder.
+        corpus: Text files that are searched.
         settings: How.
+        show_progress: Whether to show progress bars.
+        fields: Fields of `NeighborSettings` and `CorpusSettings`, instead of these.
     """
+    if not sentences:
+        raise InputError('neighbors needs a SENTENCE, such as "The [bank] of the river ."')
+    settings, text = divided(NeighborSettings, settings, corpus, fields)
+    read = Corpus(text, show_progress)
+    marked = [marked_words(sentence, read.tokenizer) for sentence in sentences]
+    queries = [MarkedWord(words, place) for words, places in marked for place in places]
+    return _search(load(model)[0], read, queries, settings)
+
+
+def _search(
+    model: ELMo, corpus: Corpus, queries: Sequence[MarkedWord], settings: NeighborSettings
+) -> NeighborReport:
+    """Find the nearest occurrences and the static neighbors of each query."""
     require_layer(settings.layer, model.config)
     vectors = [
         model.encode_tokens([query.sentence], layers=settings.layer)[0][query.position]

@@ -5,20 +5,21 @@ Only making an index needs PyTorch; a saved one is searched by NumPy.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from elmo.analysis.inputs import choice_of, divided, load
 from elmo.analysis.reports import Listing, Table, as_json
 from elmo.analysis.settings import CorpusSettings, SimilarSettings
 from elmo.analysis.words.word_index import Similar, WordIndex
-from elmo.errors import ConfigError, ElmoError, MissingFileError
-from elmo.settings import ModelChoice
+from elmo.errors import ConfigError, ElmoError, InputError, MissingFileError
 from elmo.text.files import TextFile, refuse_to_replace
 
 if TYPE_CHECKING:
+    from elmo.analysis.inputs import Model, Text
     from elmo.embedder import ELMo
 
 
@@ -65,46 +66,41 @@ class SimilarReport(Listing):
                 yield (found.word, rank, near.word, f"{near.cosine:.6f}", near.count)
 
 
-def find_similar(
-    words: Sequence[str],
-    choice: ModelChoice,
-    load: Callable[[], ELMo],
-    corpus: CorpusSettings,
-    settings: SimilarSettings,
+def similar(
+    *words: str,
+    model: Model = None,
+    corpus: Text = (),
+    settings: SimilarSettings | None = None,
     show_progress: bool = False,
+    **fields: Any,
 ) -> SimilarReport:
-    """Find the words most similar to some words.
+    """List the words most similar to some words, as `elmo similar` does.
 
     Args:
         words: Each gets a list of its own.
-        choice: The model, as an index names it.
-        load: Loads the model; not called where an index is read.
-        corpus: Which text, if any.
+        model: A model, or its name or folder; not loaded where a saved index answers.
+        corpus: Text files in which the words occur; without them, context-free vectors are used.
         settings: How.
         show_progress: Whether to show progress bars.
+        fields: Fields of `SimilarSettings` and `CorpusSettings`, instead of these.
     """
     from elmo.analysis.words.faiss_search import faiss_search, require_faiss
 
+    settings, text = divided(SimilarSettings, settings, corpus, fields)
+    if not words and settings.index is None:
+        raise InputError("similar needs a WORD, or --index FILE to make an index")
     stop_words = read_stop_words(settings.stop_words)
     if settings.search == "faiss":
         require_faiss()
-    index = _open_index(words, choice, load, corpus, settings, show_progress)
+    index = _Index(words, model, text, settings, show_progress).open()
     search = None
     if settings.search == "faiss":
         search = faiss_search(index, settings.remove_mean, settings.index, settings.overwrite)
     allowed = index.allowed(stop_words, settings.min_count, settings.max_count)
     forms = [word.lower() if index.facts.get("ignore_case") else word for word in words]
+    how = {"remove_mean": settings.remove_mean, "allowed": allowed, "search": search}
     lists = [
-        SimilarWords(
-            word,
-            index.similar(
-                word,
-                settings.top,
-                remove_mean=settings.remove_mean,
-                allowed=allowed,
-                search=search,
-            ),
-        )
+        SimilarWords(word, index.similar(word, settings.top, **how))
         for word in dict.fromkeys(forms)
     ]
     return SimilarReport(lists, *index.vectors.shape)
@@ -132,56 +128,94 @@ def read_stop_words(name: str | None) -> frozenset[str]:
 # --- the index ------------------------------------------------------------------------------------
 
 
-def _open_index(
-    words: Sequence[str],
-    choice: ModelChoice,
-    load: Callable[[], ELMo],
-    corpus: CorpusSettings,
-    settings: SimilarSettings,
-    show_progress: bool,
-) -> WordIndex:
-    """Read the index if it exists, else make it and save it; see `find_similar`."""
-    facts = _facts_of(choice, corpus, settings)
-    path = settings.index
-    if path is None:
-        return _make_index(words, load, corpus, settings, facts, show_progress)
-    for source in corpus.corpus:
-        refuse_to_replace(source, path)
-    if path.exists() and not settings.overwrite:
-        index = WordIndex.load(path)
-        require_same(path, index.facts, facts)
+@dataclass(frozen=True)
+class _Index:
+    """An index that is read from its file, or made; see `similar` for the fields."""
+
+    words: Sequence[str]
+    model: Model
+    corpus: CorpusSettings
+    settings: SimilarSettings
+    show_progress: bool
+
+    def open(self) -> WordIndex:
+        """Read the index if it exists, else make it and save it."""
+        facts, path = self._facts(), self.settings.index
+        for source in self.corpus.corpus:
+            if path is not None:
+                refuse_to_replace(source, path)
+        if path is not None and path.exists() and not self.settings.overwrite:
+            index = WordIndex.load(path)
+            require_same(path, index.facts, facts)
+            return index
+        index = self._of_corpus() if self.corpus.corpus else self._of_words()
+        index.facts |= facts
+        if path is not None:
+            index.save(path)
         return index
-    index = _make_index(words, load, corpus, settings, facts, show_progress)
-    index.save(path)
-    return index
 
+    def _facts(self) -> dict[str, Any]:
+        """Return what the index is made of, as far as the user said."""
+        paths, vocabulary = self.corpus.corpus, self.settings.vocabulary
+        for path in paths:
+            if not path.is_file():
+                raise MissingFileError(
+                    f"no such text file: {path} (a pipe will not do: it is read twice)"
+                )
+        if paths and vocabulary is not None:
+            raise ConfigError("--corpus and --vocabulary are given: choose one")
+        choice = choice_of(self.model)
+        name = choice.model or choice.weights
+        facts: dict[str, Any] = {"model": None if name is None else str(name)}
+        if vocabulary is not None:
+            facts["words"] = str(vocabulary)
+        if paths:
+            facts |= {
+                "corpus": ", ".join(map(str, paths)),
+                "corpus_bytes": sum(path.stat().st_size for path in paths),
+                "tokenizer": self.corpus.tokenizer,
+                "max_sentences": self.corpus.max_sentences,
+                "ignore_case": self.corpus.ignore_case,
+                "layer": str(self.settings.layer),
+            }
+        return facts
 
-def _facts_of(
-    choice: ModelChoice, corpus: CorpusSettings, settings: SimilarSettings
-) -> dict[str, Any]:
-    """Return what an index is made of, as far as the user said."""
-    files = corpus.corpus
-    for path in files:
-        if not path.is_file():
-            raise MissingFileError(
-                f"no such text file: {path} (a pipe will not do: it is read twice)"
+    def _of_corpus(self) -> WordIndex:
+        """Average the vectors of frequent words over a corpus."""
+        from elmo.analysis.corpus import Corpus
+        from elmo.analysis.words.word_means import index_of_corpus
+
+        text = Corpus(self.corpus, self.show_progress)
+        model, _ = load(self.model)
+        least, most = self.settings.min_count, self.settings.max_words
+        index = index_of_corpus(model, text, self.settings.layer, least, most, self.show_progress)
+        index.facts["model_sha256"] = model.fingerprint
+        return index
+
+    def _of_words(self) -> WordIndex:
+        """Compute the context-free vectors of a list of words.
+
+        Characters give any word a vector, also a misspelled one that is asked for; an index that is
+        saved has only the words of its list.
+        """
+        from elmo.analysis.words.word_means import index_of_words
+        from elmo.text.vocabulary import Vocabulary
+
+        layer, path = self.settings.layer, self.settings.vocabulary
+        if layer not in ("top", 0):
+            raise ConfigError(
+                f"--layer is {layer}, but without --corpus there is no context: only layer 0 can "
+                "be compared"
             )
-    if files and settings.vocabulary is not None:
-        raise ConfigError("--corpus and --vocabulary are given: choose one")
-    name = choice.model or choice.weights
-    facts: dict[str, Any] = {"model": None if name is None else str(name)}
-    if settings.vocabulary is not None:
-        facts["words"] = str(settings.vocabulary)
-    if files:
-        facts |= {
-            "corpus": ", ".join(map(str, files)),
-            "corpus_bytes": sum(path.stat().st_size for path in files),
-            "tokenizer": corpus.tokenizer,
-            "max_sentences": corpus.max_sentences,
-            "ignore_case": corpus.ignore_case,
-            "layer": str(settings.layer),
-        }
-    return facts
+        listed = None if path is None else Vocabulary.read(path).words
+        model, _ = load(self.model)
+        chosen = list(_own_words(model) if listed is None else listed)[: self.settings.max_words]
+        if self.settings.index is None and model.config.reads_characters:
+            chosen += self.words
+        source = "the model's vocabulary" if path is None else str(path)
+        index = index_of_words(model, chosen, source, self.show_progress)
+        index.facts["model_sha256"] = model.fingerprint
+        return index
 
 
 def require_same(path: Path, made: Mapping[str, Any], given: Mapping[str, Any]) -> None:
@@ -194,46 +228,6 @@ def require_same(path: Path, made: Mapping[str, Any], given: Mapping[str, Any]) 
                 f"{path} was made with {name} {made.get(name)!r}, not {value!r}; leave the flags "
                 "out to use it, or give --overwrite to make it anew"
             )
-
-
-def _make_index(
-    words: Sequence[str],
-    load: Callable[[], ELMo],
-    corpus: CorpusSettings,
-    settings: SimilarSettings,
-    facts: Mapping[str, Any],
-    show_progress: bool,
-) -> WordIndex:
-    """Compute vectors of words: means over a corpus, or context-free ones; see `find_similar`.
-
-    Characters give any word a context-free vector, also a misspelled one that is asked for; an
-    index that is saved has only the words of its list.
-    """
-    from elmo.analysis.corpus import Corpus
-    from elmo.analysis.words.word_means import index_of_corpus, index_of_words
-    from elmo.text.vocabulary import Vocabulary
-
-    least, most = settings.min_count, settings.max_words
-    if corpus.corpus:
-        text = Corpus(corpus, show_progress)
-        model = load()
-        index = index_of_corpus(model, text, settings.layer, least, most, show_progress)
-    else:
-        if settings.layer not in ("top", 0):
-            raise ConfigError(
-                f"--layer is {settings.layer}, but without --corpus there is no context: only "
-                "layer 0 can be compared"
-            )
-        path = settings.vocabulary
-        listed = None if path is None else Vocabulary.read(path).words
-        model = load()
-        chosen = list((_own_words(model) if listed is None else listed)[:most])
-        if settings.index is None and model.config.reads_characters:
-            chosen += words
-        source = "the model's vocabulary" if path is None else str(path)
-        index = index_of_words(model, chosen, source, show_progress)
-    index.facts |= {**facts, "model_sha256": model.fingerprint}
-    return index
 
 
 def _own_words(model: ELMo) -> list[str]:

@@ -1,0 +1,78 @@
+"""What the functions of this package take: a model, a corpus and settings, in any form.
+
+Each takes the settings of its command, either as keywords or as the dataclass itself, and returns a
+report: `text()`, `json()`, and for reports on a model `figure()`. A notebook shows it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from elmo.analysis.settings import CorpusSettings, ReportSettings
+from elmo.settings import ModelChoice, Settings
+
+if TYPE_CHECKING:
+    from elmo.analysis.reports import Report
+    from elmo.embedder import ELMo
+
+    Model = ELMo | ModelChoice | str | Path | None
+    """A model, or how to load one: a name, a folder; None for the default model."""
+    Text = CorpusSettings | str | Path | Iterable[str | Path]
+    """One or several text files, or all settings of a corpus."""
+
+S = TypeVar("S", bound=Settings)
+R = TypeVar("R", bound="Report")
+
+
+def divided(
+    kind: type[S], settings: S | None, corpus: Text, fields: dict[str, Any]
+) -> tuple[S, CorpusSettings]:
+    """Divide keywords between the settings of a command and those of its corpus."""
+    if not isinstance(corpus, CorpusSettings):
+        paths = (corpus,) if isinstance(corpus, str | Path) else corpus
+        corpus = CorpusSettings(corpus=tuple(map(Path, paths)))
+    names = {field.name for field in dataclasses.fields(CorpusSettings)}
+    of_corpus = {name: value for name, value in fields.items() if name in names}
+    others = {name: value for name, value in fields.items() if name not in names}
+    chosen = kind(**others) if settings is None else settings.replace(**others)
+    return chosen, corpus.replace(**of_corpus)
+
+
+def choice_of(model: Model) -> ModelChoice:
+    """Return the choice of a model; one in memory has no name."""
+    if isinstance(model, ModelChoice):
+        return model
+    return ModelChoice(model=str(model) if isinstance(model, str | Path) else None)
+
+
+def load(model: Model) -> tuple[ELMo, dict[str, str]]:
+    """Load a model, and return it with its name and fingerprint for reports."""
+    from elmo.embedder import ELMo, load_model
+    from elmo.hub.names import default_model
+
+    if isinstance(model, ELMo):
+        return model, {"model": "in memory", "model_sha256": model.fingerprint}
+    choice = choice_of(model)
+    loaded = load_model(choice)
+    name = Path(str(choice.model or choice.weights or default_model())).name
+    return loaded, {"model": name, "model_sha256": loaded.fingerprint}
+
+
+def prepare(settings: ReportSettings, kind: type[Report], stem: str) -> None:
+    """Create the folder of a report; refuse to replace one, before anything is computed."""
+    from elmo.analysis.reports import prepare_outputs
+
+    if settings.out is not None:
+        names = [stem + ending for ending in kind.endings()]
+        prepare_outputs(settings.out, names, settings.overwrite)
+
+
+def saved(report: R, settings: ReportSettings, **facts: str) -> R:
+    """Add what was measured to a report, and save it if a folder was given."""
+    report = dataclasses.replace(report, **facts)  # type: ignore[arg-type]
+    if settings.out is not None:
+        report.save(settings.out)
+    return report
