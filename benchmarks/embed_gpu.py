@@ -9,7 +9,7 @@
 this looks inside. The corpus is the same: 100,000 sentences, about two million words, every layer
 of every word. *Host alone* is the same call with a model that computes nothing: no GPU can make it
 faster than that. With `--host-alone` nothing else is measured, on PyTorch's device `meta`, whose
-tensors have a shape and nothing in them.
+tensors have a shape but no data.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class Report:
 
 
 class Nothing(Backend):
-    """Takes the place of a backend and computes nothing.
+    """Stands in for a backend and computes nothing.
 
     Args:
         backend: Whose place.
@@ -205,7 +205,7 @@ def _host_seconds(model: ELMo, run: Callable[[], Any], rounds: int) -> float:
 
 
 def measure_host(size: Preset, choices: argparse.Namespace) -> list[float]:
-    """Return the seconds of rounds in which a host does its work for a GPU that is not there."""
+    """Return the seconds of rounds of the host's part of the work, without a GPU."""
     nowhere = torch.device("meta")
     model = ELMo(random_bilm(ElmoConfig.preset(size)), device="cpu")
     model._pipeline = Pipeline(Nothing(model._pipeline.backend, nowhere))
@@ -294,7 +294,7 @@ def _profile(run: Callable[[], Any], device: torch.device) -> None:
 
 
 def measure_peer(subject: Subject, choices: argparse.Namespace) -> dict[str, float]:
-    """Measure AllenNLP at its best, if it is there."""
+    """Measure AllenNLP in its fastest way, if it is installed."""
     device = find_device(choices.device)
     text = make_sentences(min(PEER_SENTENCES, choices.sentences))
     try:
