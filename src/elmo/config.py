@@ -10,11 +10,11 @@ import dataclasses
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
-from typing import Any, Literal, get_args
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, Self
 
 from elmo.errors import ConfigError
-from elmo.settings import require
+from elmo.settings import Check, Settings, TokenizerName, at_least, require
 
 Activation = Literal["relu", "tanh"]
 Preset = Literal["tiny", "novel", "tutorial", "small", "medium", "original"]
@@ -27,86 +27,81 @@ N_BYTE_CHARACTERS = 262
 
 _MODEL_TYPE = "elmo"
 _LEAST_CHARACTERS = 8  # the masked row, six special characters, one character: see alphabet.py
+_BOUND = Check("a positive number or null", lambda bound: 0 <= bound < math.inf)
+_FINITE = Check("finite", lambda values: all(map(math.isfinite, values)))
+_PAIRS = Check(
+    "pairs of (width, number), both at least 1",
+    lambda pairs: all(len(pair) == 2 and min(pair) >= 1 for pair in pairs),
+)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ElmoConfig:
+@dataclass(frozen=True, kw_only=True)
+class ElmoConfig(Settings):
     """The architecture of a biLM (Peters et al. 2018, section 3).
 
     The defaults are those of the original 93.6 M parameter model.
     """
 
-    dim: int = 4096
+    dim: Annotated[int, at_least(1)] = 4096
     """Cells of each recurrent layer, per direction."""
-    projection_dim: int = 512
+    projection_dim: Annotated[int, at_least(1)] = 512
     """Width of a direction's output and of a word vector. Equal to `dim`: no projection."""
-    n_layers: int = 2
+    n_layers: Annotated[int, at_least(1)] = 2
     """Recurrent layers per direction."""
     cell: str = "lstm"
     """Kind of recurrent cell, a name in `elmo.model.cells.CELLS`; checked when it is looked up."""
-    cell_clip: float | None = 3.0
+    cell_clip: Annotated[float | None, _BOUND] = 3.0
     """Bound on the absolute value of memory cells; None for no bound."""
-    proj_clip: float | None = 3.0
+    proj_clip: Annotated[float | None, _BOUND] = 3.0
     """Bound on the absolute value of projected states; None for no bound."""
     skip_connections: bool = True
     """Whether layers above the first add their input to their output."""
-    char_dim: int = 16
+    char_dim: Annotated[int, at_least(1)] = 16
     """Width of a character vector."""
-    filters: tuple[tuple[int, int], ...] = STANDARD_FILTERS
+    filters: Annotated[tuple[tuple[int, int], ...], _PAIRS] = STANDARD_FILTERS
     """(width, number) of each group of character filters."""
     activation: Activation = "relu"
     """What follows the maximum over character positions."""
-    n_highway: int = 2
+    n_highway: Annotated[int, at_least(0)] = 2
     """Highway layers between the filters and the projection."""
-    max_characters: int = 50
+    max_characters: Annotated[int, at_least(3)] = 50
     """Bytes of a word that are read (with an alphabet: characters), its two marks included."""
-    n_words: int = 0
+    n_words: Annotated[int, at_least(0)] = 0
     """Words of the vocabulary of a model that reads words; 0 for one that reads characters."""
-    n_characters: int = N_BYTE_CHARACTERS
+    n_characters: Annotated[int, at_least(_LEAST_CHARACTERS)] = N_BYTE_CHARACTERS
     """Rows of the character table, the masked row included. 262: words are UTF-8 bytes; any other
     number: they are code points of an alphabet (`Alphabet.n_characters`)."""
-    mix_weights: tuple[float, ...] = ()
+    mix_weights: Annotated[tuple[float, ...], _FINITE] = ()
     """Layer weights before the softmax for `layers="mix"`; empty for equal weights."""
-    mix_gamma: float = 1.0
+    mix_gamma: Annotated[float, Check("finite", math.isfinite)] = 1.0
     """Scale of the mix."""
+    tokenizer: TokenizerName | None = None
+    """What split the text that the model was trained on; None where it is not known. It is not
+    part of the model's fingerprint."""
+
+    _label = staticmethod(str)
 
     def __post_init__(self) -> None:
-        # JSON has no tuples; the Hub's tools hand lists back. Equal configs must compare equal.
-        object.__setattr__(self, "filters", tuple(map(_filter_pair, _listed(self, "filters"))))
-        weights = tuple(_number("mix_weights", w) for w in _listed(self, "mix_weights"))
-        object.__setattr__(self, "mix_weights", weights)
-        object.__setattr__(self, "mix_gamma", _number("mix_gamma", self.mix_gamma))
-        # AllenNLP takes a clip of 0 as "no clip" (`if self.memory_cell_clip_value:`).
-        for name in ("cell_clip", "proj_clip"):
-            object.__setattr__(self, name, _clip_value(name, getattr(self, name)))
+        Settings.__post_init__(self)
         self._check()
-        if not self.reads_characters:
-            # Fields without a meaning there: equal models have equal configurations.
-            for field in fields(self):
-                if field.name in _CHARACTER_FIELDS:
-                    object.__setattr__(self, field.name, field.default)
-            object.__setattr__(self, "filters", ())
+        # Equal models have equal configurations, and equal files.
+        values: dict[str, Any] = {
+            "mix_weights": tuple(map(float, self.mix_weights)),
+            "mix_gamma": float(self.mix_gamma),
+        }
+        for name in ("cell_clip", "proj_clip"):
+            # AllenNLP takes a clip of 0 as "no clip" (`if self.memory_cell_clip_value:`).
+            values[name] = float(getattr(self, name)) if getattr(self, name) else None
+        if not self.reads_characters:  # fields without a meaning there
+            known = self.__dataclass_fields__
+            values |= {name: known[name].default for name in _CHARACTER_FIELDS} | {"filters": ()}
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
 
     def _check(self) -> None:
-        for name, least in (
-            ("dim", 1),
-            ("projection_dim", 1),
-            ("n_layers", 1),
-            ("char_dim", 1),
-            ("n_highway", 0),
-            ("n_words", 0),
-            ("max_characters", 3),  # <S> is spelled begin-word, begin-sentence, end-word
-            ("n_characters", _LEAST_CHARACTERS),
-        ):
-            value = getattr(self, name)
-            whole = isinstance(value, int) and not isinstance(value, bool) and value >= least
-            require(name, value, f"a whole number of at least {least}", whole)
-        activations = get_args(Activation)
+        """Check what depends on several fields."""
         widest = max((width for width, _ in self.filters), default=0)
         for name, holds, expected in (
-            ("skip_connections", isinstance(self.skip_connections, bool), "true or false"),
-            ("cell", isinstance(self.cell, str), "the name of a recurrent cell, such as 'lstm'"),
-            ("activation", self.activation in activations, f"one of {activations}"),
             (
                 "filters",
                 0 < widest <= self.max_characters or not self.reads_characters,
@@ -210,31 +205,21 @@ class ElmoConfig:
             raise ConfigError(f"no preset {name!r}: expected one of {', '.join(sizes)}")
         return cls(**(sizes[name] | changes))
 
-    def replace(self, **changes: Any) -> ElmoConfig:
-        """Return a copy with other values for some fields."""
-        return dataclasses.replace(self, **changes)
-
     def to_dict(self) -> dict[str, Any]:
-        """Return the content of `config.json`."""
-        return {"model_type": _MODEL_TYPE, **dataclasses.asdict(self)}
+        """Return the content of `config.json`; a tokenizer that is not known is left out."""
+        values = {"model_type": _MODEL_TYPE, **dataclasses.asdict(self)}
+        if self.tokenizer is None:
+            del values["tokenizer"]
+        return values
 
     @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> ElmoConfig:
+    def from_dict(cls, values: Mapping[str, Any], source: str = "config.json") -> Self:
         """Read the content of a `config.json`; an unknown key is an error."""
-        model_type = values.get("model_type", _MODEL_TYPE)
+        given = dict(values)
+        model_type = given.pop("model_type", _MODEL_TYPE)
         if model_type != _MODEL_TYPE:
-            raise ConfigError(
-                f"config.json: model_type is {model_type!r}, expected {_MODEL_TYPE!r}"
-            )
-        known = {field.name for field in fields(cls)}
-        given = {key: value for key, value in values.items() if key != "model_type"}
-        unknown = sorted(set(given) - known)
-        if unknown:
-            raise ConfigError(
-                f"config.json: unknown keys {unknown}; known are {sorted(known)}. "
-                "Was it written by a newer version of elmo-torch?"
-            )
-        return cls(**given)
+            raise ConfigError(f"{source}: model_type is {model_type!r}, expected {_MODEL_TYPE!r}")
+        return super().from_dict(given, source)
 
     def to_json(self) -> str:
         """Return the text of `config.json`."""
@@ -306,36 +291,6 @@ def _character_values(char_cnn: Mapping[str, Any]) -> dict[str, Any]:
         "max_characters": char_cnn.get("max_characters_per_token", 50),
         "n_characters": n_characters,
     }
-
-
-def _filter_pair(pair: Any) -> tuple[int, int]:
-    ok = (
-        isinstance(pair, list | tuple)
-        and len(pair) == 2
-        and all(isinstance(n, int) and n > 0 for n in pair)
-    )
-    require("filters", pair, "pairs of (width, number), both at least 1", ok)
-    return pair[0], pair[1]
-
-
-def _clip_value(name: str, value: Any) -> float | None:
-    if value is None:
-        return None
-    bound = _number(name, value)
-    require(name, value, "a positive number or null", bound >= 0)
-    return bound or None
-
-
-def _number(name: str, value: Any) -> float:
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    require(name, value, "a finite number", is_number and math.isfinite(value))
-    return float(value)
-
-
-def _listed(config: ElmoConfig, name: str) -> list[Any]:
-    value = getattr(config, name)
-    require(name, value, "a list", isinstance(value, list | tuple))
-    return list(value)
 
 
 def _section(options: Mapping[str, Any], key: str) -> Mapping[str, Any]:
