@@ -12,13 +12,14 @@ from typing import IO, TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from elmo.cli.main import DONE, STOPPED, App, Flags, app, read_config, say, show
-from elmo.errors import ConfigError
+from elmo.cli.main import DONE, STOPPED, App, Flags, app, say, show
+from elmo.cli.main import read_config as read_flags
+from elmo.errors import MissingFileError
 from elmo.runtime.files import output_errors
 from elmo.runtime.tables import counted
 from elmo.settings import TokenizerName
 from elmo.tasks.heads import TASKS
-from elmo.tasks.settings import SplitName, TaskName, TaskSettings
+from elmo.tasks.settings import SplitName, TaskName, TaskSettings, read_config
 
 if TYPE_CHECKING:
     from elmo.tasks.run.training import TaskReport
@@ -36,9 +37,9 @@ task = App(
 app.command(task)
 
 
-@task.command(config=read_config)
+@task.command(config=read_flags)
 def train(
-    kind: Annotated[TaskName, Parameter(name="TASK", help=" or ".join(TASKS))],
+    kind: Annotated[TaskName, Parameter(name="TASK")],
     /,
     *,
     config: Path | None = None,
@@ -59,9 +60,10 @@ def train(
     settings
         The settings.
     """
+    _require(settings.model, *settings.data, *settings.dev, *settings.test)
     from elmo.tasks.run.training import train_task
 
-    del config  # read by `read_config`
+    del config  # read by `read_flags`
     report = train_task(kind, settings)
     return _show_report(report, settings)
 
@@ -100,6 +102,8 @@ def evaluate(
     quiet
         No progress.
     """
+    read_config(folder)
+    _require(model, *data)
     from elmo.runtime.files import cache_folder
     from elmo.tasks.run.trained import TrainedTask
     from elmo.text.files import refuse_to_replace
@@ -147,6 +151,8 @@ def predict(
         Tokenizer of the texts, if not that of training; whitespace for texts that are already
         split into words.
     """
+    read_config(folder)
+    _require(model)
     from elmo.tasks.run.trained import TrainedTask
     from elmo.text.files import refuse_to_replace
 
@@ -185,6 +191,17 @@ def split(
     for path in SPLITS[name](source, out):
         show(str(path))
     return DONE
+
+
+def _require(model: str | None, *files: Path) -> None:
+    """Refuse a model or files that are not there, before PyTorch is imported."""
+    from elmo.hub.names import find_folder, is_untrained
+
+    for path in files:
+        if not path.exists():
+            raise MissingFileError(f"no such file: {path}")
+    if model is not None and not is_untrained(model):
+        find_folder(model)
 
 
 def _show_report(report: TaskReport, settings: TaskSettings) -> int:
@@ -227,7 +244,7 @@ def _texts(given: str) -> Iterator[str]:
         with TextFile(given) as file:
             yield from file
     elif " " not in given and ("/" in given or path.suffix in (".txt", *COMPRESSED)):
-        raise ConfigError(f"no such file: {given}")
+        raise MissingFileError(f"no such file: {given}")
     else:
         yield given
 

@@ -7,13 +7,14 @@ Nothing here imports PyTorch, so help texts are printed at once.
 from __future__ import annotations
 
 import dataclasses
+import json
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from elmo.errors import ConfigError
+from elmo.errors import ConfigError, MissingFileError
 from elmo.settings import (
     DEFAULT_VECTORS,
     PART,
@@ -39,6 +40,11 @@ Features = Literal["glove", "elmo", "glove+elmo", "random", "random+elmo"]
 ElmoPlace = Literal["input", "output", "both"]
 MixChoice = Literal["learned", "top", "average"] | int
 TaskPrecision = Literal["fp32", "bf16"]
+
+CONFIG_FILE = "config.json"
+"""What a trained head is: its task, its settings, its biLM."""
+HEAD_KIND = "elmo-task"
+"""The `kind` of that file."""
 
 _Several = Parameter(consume_multiple=True, show_default=False)
 _READING, _FEATURES = Group("Reading files"), Group("Features of words")
@@ -230,3 +236,21 @@ class TaskSettings(ReadOptions):
                     f"{flag_of(field.name)} is {mine}, but the run in {self.out} was "
                     f"started with {theirs}; give the same flags, or another --out"
                 )
+
+
+def read_config(folder: Path) -> dict[str, Any]:
+    """Read the `config.json` of a trained head; other folders are refused."""
+    path = folder / CONFIG_FILE
+    try:
+        config = json.loads(path.read_text(encoding="utf-8"))
+    except OSError:
+        raise MissingFileError(
+            f"no trained head in {folder}: expected the folder that elmo task train --out wrote"
+        ) from None
+    except ValueError as error:
+        raise ConfigError(f"{path} is damaged: {error}") from None
+    if not isinstance(config, dict) or config.get("kind") != HEAD_KIND:
+        raise ConfigError(
+            f"{path} is not that of a trained head; expected the folder that elmo task train wrote"
+        )
+    return config

@@ -71,6 +71,28 @@ def test_a_head_is_not_used_with_another_biLM(heads, tmp_path, clipping_bilm):
         elmo.tasks.load(heads / "classify", model=str(tmp_path))
 
 
+def test_a_head_remembers_the_tokenizer_of_its_model(folder, tmp_path):
+    shutil.copytree(folder / "bilm", tmp_path / "bilm")
+    config = tmp_path / "bilm" / "config.json"
+    content = json.loads(config.read_text()) | {"tokenizer": "whitespace"}
+    config.write_text(json.dumps(content))
+    (tmp_path / "texts.csv").write_text("text,label\nit isn't,a\nit is.,b\n" * 4)
+    chosen = settings(tmp_path, "texts.csv", tmp_path / "head", features="elmo", epochs=1)
+    train_task("classify", chosen)
+    head = elmo.tasks.load(tmp_path / "head", device="cpu")
+    assert head.options.tokenizer == "whitespace"
+    assert head.read([tmp_path / "texts.csv"])[0].words == ["it", "isn't"]
+    assert head("it isn't")[0]["text"] == "it isn't"
+    told = elmo.tasks.load(tmp_path / "head", device="cpu", tokenizer="english")
+    assert told("it isn't")[0]["text"] == "it is n't"
+    assert train_task("classify", chosen.replace(resume=True)).finished  # nothing was changed
+
+
+def test_without_a_known_tokenizer_texts_are_split_as_english(heads):
+    for name in ("classify", "tag"):
+        assert elmo.tasks.load(heads / name, device="cpu").options.tokenizer == "english"
+
+
 @pytest.mark.parametrize("file", ["config.json", "model.safetensors", "words.txt"])
 def test_damaged_folders_are_refused(heads, tmp_path, file):
     shutil.copytree(heads / "tag", tmp_path / "tag")

@@ -31,13 +31,12 @@ from elmo.tasks.features.word_features import join_features
 from elmo.tasks.heads import find_task
 from elmo.tasks.heads.base import Task
 from elmo.tasks.run.network import TaskNetwork
-from elmo.tasks.settings import Recipe, TaskSettings
+from elmo.tasks.settings import CONFIG_FILE, HEAD_KIND, Recipe, TaskSettings, read_config
 from elmo.text.static_vectors import open_vectors
 from elmo.weights.formats import save_checkpoint
 
-CONFIG_FILE, WEIGHTS_FILE = "config.json", "model.safetensors"
+WEIGHTS_FILE = "model.safetensors"
 WORDS_FILE, ELMO_FOLDER = "words.txt", "elmo"
-_KIND = "elmo-task"
 _BILM = "features.bilm."
 
 
@@ -64,7 +63,7 @@ def save_task(
     folder.mkdir(parents=True, exist_ok=True)
     static, bilm = network.features.static, network.features.bilm
     config = {
-        "kind": _KIND,
+        "kind": HEAD_KIND,
         "version": __version__,
         "task": task.name,
         "fields": dataclasses.asdict(task),
@@ -93,7 +92,7 @@ def load_task(folder: Path, model: str | None = None) -> SavedTask:
         folder: Its folder.
         model: Path or name of its biLM, if not that of training.
     """
-    config = _read_config(folder)
+    config = read_config(folder)
     try:
         task = find_task(config["task"])(**config["fields"])
         settings = TaskSettings.from_dict(config["settings"], str(folder / CONFIG_FILE))
@@ -153,23 +152,6 @@ def _static(folder: Path, settings: TaskSettings, tensors: dict[str, Tensor]) ->
             warnings.warn(f"{error}; {unknown}", ElmoWarning, stacklevel=2)
     learned = settings.finetune_vectors or settings.static == "random"
     return StaticWords(words, table, learned=learned, source=source)
-
-
-def _read_config(folder: Path) -> dict[str, Any]:
-    path = folder / CONFIG_FILE
-    try:
-        config = json.loads(path.read_text(encoding="utf-8"))
-    except OSError:
-        raise MissingFileError(
-            f"no trained head in {folder}: expected the folder that elmo task train --out wrote"
-        ) from None
-    except ValueError as error:
-        raise ConfigError(f"{path} is damaged: {error}") from None
-    if not isinstance(config, dict) or config.get("kind") != _KIND:
-        raise ConfigError(
-            f"{path} is not that of a trained head; expected the folder that elmo task train wrote"
-        )
-    return config
 
 
 def _read_tensors(folder: Path) -> dict[str, Tensor]:

@@ -29,13 +29,12 @@ from elmo.runtime.devices import find_device
 from elmo.runtime.files import write_text
 from elmo.runtime.interrupts import stop_signals
 from elmo.runtime.metrics_file import CURVE_FILE, METRICS_FILE, MetricsFile, read_metrics
-from elmo.settings import TokenizerName
 from elmo.tasks.features.inputs import CachedLayers, InputStore
 from elmo.tasks.features.static_words import StaticWords
 from elmo.tasks.features.word_features import WordFeatures, join_features
 from elmo.tasks.heads import find_task
 from elmo.tasks.heads.base import Task
-from elmo.tasks.run.folder import CONFIG_FILE, ELMO_FOLDER, WEIGHTS_FILE, save_task
+from elmo.tasks.run.folder import ELMO_FOLDER, WEIGHTS_FILE, save_task
 from elmo.tasks.run.network import Runner, TaskNetwork, chosen_share, shuffled_batches
 from elmo.tasks.run.progress import (
     SNAPSHOT_FILE,
@@ -44,7 +43,7 @@ from elmo.tasks.run.progress import (
     restore_progress,
     save_progress,
 )
-from elmo.tasks.settings import Recipe, TaskSettings
+from elmo.tasks.settings import CONFIG_FILE, Recipe, TaskSettings
 
 RUN_FILE, RESULT_FILE = "run.json", "result.json"
 _LEAST_STEPS = 40
@@ -148,7 +147,8 @@ class _Run:
             raise ConfigError("--precision bf16 needs a GPU: on a CPU give fp32, the default")
         self.recipe: Recipe = settings.recipe(kind.recipe)
         checkpoint = open_model(settings.model) if settings.reads_elmo else None
-        settings = settings.replace(tokenizer=settings.tokenizer or _tokenizer_of(checkpoint))
+        tokenizer = settings.tokenizer or (checkpoint and checkpoint.config.tokenizer)
+        settings = settings.replace(tokenizer=tokenizer or "english")
         self.settings = settings
         examples = examples or read_examples(kind, settings)
         self.task = kind.from_examples(examples.train)
@@ -395,11 +395,6 @@ def _load_best(out: Path, network: TaskNetwork, device: torch.device) -> None:
         state = network.features.bilm.state_dict()
         tensors |= {f"features.bilm.{name}": learned[name] for name in state if name in learned}
     network.load_state_dict(tensors, strict=False)
-
-
-def _tokenizer_of(checkpoint: Checkpoint | None) -> TokenizerName:
-    """Return the tokenizer that a model was trained with; `english` if it is not known."""
-    return (checkpoint and getattr(checkpoint.config, "tokenizer", None)) or "english"
 
 
 def _device_name(device: torch.device) -> str:
