@@ -80,15 +80,17 @@ class Settings:
     """
 
     __dataclass_fields__: ClassVar[dict[str, dataclasses.Field[Any]]]
+    _label: ClassVar[Callable[[str], str]] = staticmethod(flag_of)
+    """What messages call a field."""
 
     def __post_init__(self) -> None:
         fields = _fields(type(self))  # type: ignore[arg-type]
         for name, (hint, checks) in fields.items():
             value = _converted(getattr(self, name), hint)
             object.__setattr__(self, name, value)
-            require(flag_of(name), value, _expected(hint), _fits(value, hint))
+            require(self._label(name), value, _expected(hint), _fits(value, hint))
             for check in checks if value is not None and not isinstance(value, str) else ():
-                require(flag_of(name), value, check.expected, check.holds(value))
+                require(self._label(name), value, check.expected, check.holds(value))
 
     def replace(self, **values: Any) -> Self:
         """Return a copy with other values for some fields."""
