@@ -35,16 +35,15 @@ _INTRODUCTION = """\
 # What ELMo does for the tasks
 
 Test figures in percent, mean and standard deviation over seeds; a figure without a deviation is
-that of a single run. *Errors less* is the share of the errors of the baseline that is gone,
-(b - a) / (100 - a), as the paper counts its relative gains. The baseline is the same model with the
-same sizes and training, reading GloVe (6 B words, 50 values) instead of GloVe beside ELMo. The
-paper's columns are about other models, larger data and a larger biLM; only the relative gains can
-be compared.
+that of a single run. *Error reduction* is relative to the baseline, (b - a) / (100 - a), as in the
+paper. The baseline is the same model with the same sizes and training on GloVe (6 B words, 50
+values) instead of GloVe and ELMo. The paper's columns are about other models, larger data and a
+larger biLM; only the relative reductions can be compared.
 """
 _SECTIONS: tuple[tuple[str, str, Mapping[str, Mapping[str, Any]]], ...] = (
     (
-        "What words are made of",
-        "`random` vectors are learned from nothing; `ELMo` alone reads characters only.",
+        "Features of a word",
+        "`random` vectors are learned from scratch; `ELMo` alone reads characters only.",
         {
             "random": {"features": "random"},
             "GloVe": GLOVE,
@@ -53,8 +52,8 @@ _SECTIONS: tuple[tuple[str, str, Mapping[str, Mapping[str, Any]]], ...] = (
         },
     ),
     (
-        "Where ELMo comes in",
-        "Before the encoder, behind it, or both with a mix each (the paper's table 3).",
+        "Where ELMo enters",
+        "Before the encoder, after it, or both with a mix each (the paper's table 3).",
         {
             "GloVe": GLOVE,
             "input": BOTH,
@@ -82,8 +81,7 @@ def write_report(out: Path, copy: Path | None = None) -> list[str]:
 
     Args:
         out: Folder of the report.
-        copy: Where the page is wanted, too; pictures and figures go to a folder `results` beside
-            it.
+        copy: Second file for the page; pictures and figures go to a folder `results` next to it.
 
     Returns:
         Messages: what was written, and what could not be.
@@ -124,7 +122,7 @@ def render_page(found: Cells, pictures: list[str]) -> str:
             parts += [f"## {title}", text, table]
     shares = share_table(found, SHARES)
     if shares is not None:
-        parts += ["## Parts of the training data", shares]
+        parts += ["## Shares of the training data", shares]
         parts += shown(SHARES_PICTURE, "figures over the share of the training data")
     parts += ["## Size and time", _machine(found), times_table(found), _commands()]
     return "\n\n".join(part.strip("\n") for part in parts) + "\n"
@@ -147,7 +145,7 @@ def _machine(found: Cells) -> str:
 
 def _commands() -> str:
     return """\
-## To make it again
+## Reproducing it
 
 ```
 # resumes where it stopped
@@ -157,7 +155,7 @@ python -m benchmarks.task_report --data DATA --out REPORT --seeds 3 --device cud
 python -m benchmarks.task_report --out REPORT --only-write --write docs/results.md
 ```
 
-One cell by hand, here SST-5:
+One run by hand, here SST-5:
 
 ```
 elmo task train classify --data sst/train.txt --dev sst/dev.txt --test sst/test.txt \\

@@ -1,6 +1,6 @@
-"""What users choose when they run the report, as one frozen record, and what it is made of.
+"""The settings of the report, its data sets, its studies and the list of runs.
 
-Nothing here imports PyTorch, so that help texts come at once.
+Nothing here imports PyTorch, so that help texts are printed at once.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Dataset:
     folder: str
     """Of the data, inside of `--data`."""
     parts: tuple[str, str, str] | None = None
-    """Files to learn from, to choose by, to measure on; None if the data set is cut first."""
+    """Files for training, development and test; None if the data set is split first."""
     metric: str = "accuracy"
     """Name of the main figure."""
     paper: tuple[float, float] | None = None
@@ -95,7 +95,7 @@ STUDIES: dict[Study, tuple[tuple[DatasetName, ...], tuple[dict[str, Any], ...]]]
         ),
     ),
 }
-"""Data sets of each study, and what is varied; what is not named is as in `main` with ELMo."""
+"""Data sets of each study, and what is varied; all else is as in `main` with ELMo."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,13 +106,13 @@ class ReportSettings(Settings):
     """Folder of the task data, one folder for each data set in it."""
     out: Path = Path("task-report")
     """Folder for everything: one JSON file for each run (cells/), results.json, results.md,
-    pictures. A run that is there is not done again."""
+    pictures. A run that is recorded is not repeated."""
     tasks: Annotated[tuple[DatasetName, ...], _Several] = ()
     """Data sets; all by default."""
     studies: Annotated[tuple[Study, ...], _Several] = ()
     """What is compared; all by default."""
     seeds: Annotated[int, at_least(1)] = 3
-    """Runs of everything, with other seeds."""
+    """Runs of each kind, with different seeds."""
     workers: Annotated[int, at_least(1)] = 1
     """Processes that do runs side by side, on one device: heads are small. On an NVIDIA GPU they
     take turns unless its MPS is running (nvidia-cuda-mps-control -d). Several commands with the
@@ -124,9 +124,9 @@ class ReportSettings(Settings):
     keep: bool = False
     """Keep the trained heads (in runs/)."""
     quick: bool = False
-    """Only see whether everything runs: a few examples, tiny models; in a folder quick of --out."""
+    """Smoke test: a few examples, tiny models; in a folder quick of --out."""
     write: Path | None = None
-    """Write results.md here, too, such as docs/results.md; pictures and results.json beside it."""
+    """Write results.md here, too, such as docs/results.md; pictures and results.json next to it."""
 
     model: str | None = None
     """The biLM; else the default model."""
@@ -143,7 +143,7 @@ class ReportSettings(Settings):
 
     @property
     def folder(self) -> Path:
-        """Where runs are written down: figures of quick runs do not mix with others."""
+        """Folder of the records: figures of quick runs do not mix with others."""
         return self.out / "quick" if self.quick else self.out
 
 

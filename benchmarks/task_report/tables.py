@@ -50,9 +50,9 @@ def error_reduction(before: float, after: float) -> float:
 
 
 def main_table(found: Cells) -> str:
-    """Compare GloVe with GloVe + ELMo, beside what the paper reports."""
-    header = ["data set", "metric", "GloVe", "GloVe + ELMo", "gain", "errors less"]
-    header += ["beyond one deviation", "the paper", "errors less there"]
+    """Compare GloVe with GloVe + ELMo, next to what the paper reports."""
+    header = ["data set", "metric", "GloVe", "GloVe + ELMo", "gain", "error reduction"]
+    header += ["beyond one deviation", "in the paper", "error reduction there"]
     rows = [row for name, dataset in DATASETS.items() if (row := _main_row(found, name, dataset))]
     return markdown_table(header, rows)
 
@@ -95,7 +95,7 @@ def variants_table(found: Cells, variants: Mapping[str, Mapping[str, Any]]) -> s
 
 
 def share_table(found: Cells, shares: Sequence[float]) -> str | None:
-    """Show what a part of the training data gives, with and without ELMo."""
+    """Compare shares of the training data, with and without ELMo."""
     rows = []
     for name, dataset in DATASETS.items():
         for title, changes in (("GloVe", GLOVE), ("GloVe + ELMo", BOTH)):

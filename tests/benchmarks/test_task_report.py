@@ -158,16 +158,16 @@ def test_a_page_is_made_of_the_runs_that_are_there(tmp_path):
         assert f"(results/{name})" in page
         for place in (tmp_path, tmp_path / "docs"):
             assert (place / "results" / name).read_bytes().startswith(b"\x89PNG")
-    for title in ("Learned weights", "Where ELMo comes in", "How layers are mixed", "Parts of"):
+    for title in ("Learned weights", "Where ELMo enters", "How layers are mixed", "Shares of"):
         assert title in page
-    assert "What words are made of" not in page
+    assert "Features of a word" not in page
     assert "13 runs on cpu; biLM: the default model (0123456789ab)." in page
 
 
 def test_a_page_of_two_runs_has_no_empty_sections():
     page = render_page([made_cell("sst", 0, 0.5, {"input": [0.3, 0.3, 0.4]})], [])
     assert "##" in page
-    assert "Where ELMo comes in" not in page
+    assert "Where ELMo enters" not in page
 
 
 def report(data, *flags):
@@ -177,7 +177,7 @@ def report(data, *flags):
     return command_line.main([*command, "--model", "random-tiny", "--device", "cpu", *flags])
 
 
-def test_a_report_runs_writes_and_goes_on(data, capsys):
+def test_a_report_runs_writes_and_resumes(data, capsys):
     assert report(data) == 0
     first = capsys.readouterr().err
     assert "[2/2] sst-seed0" in first
@@ -246,7 +246,7 @@ def test_vectors_of_the_task_data_are_the_same_in_a_file_of_their_own(data, monk
     }
 
 
-def test_what_is_missing_is_told(tmp_path):
+def test_what_is_missing_is_named(tmp_path):
     with pytest.raises(ConfigError, match="--data is missing"):
         runs.run_report(ReportSettings(), print)
     with pytest.raises(MissingFileError, match="no folder"):
