@@ -198,6 +198,8 @@ Precision = Literal["fp32", "fp16", "bf16", "int8"]
 """Numbers in which weights are kept and products are computed."""
 TokenizerName = Literal["whitespace", "english", "spacy", "chinese"]
 """Tokenizers of raw text."""
+TokenizerChoice = Literal["model", "whitespace", "english", "spacy", "chinese"]
+"""A tokenizer by its name, or the one that split the model's own text."""
 OutputFormat = Literal["hdf5", "parquet", "npz", "safetensors"]
 """Formats of files of vectors: the keys of `bulk.writer.FORMATS`."""
 OutputDtype = Literal["float32", "float16"]
@@ -242,9 +244,9 @@ class EmbedSettings(Settings):
     hdf5. parquet needs the extra of that name."""
     dtype: OutputDtype = "float32"
     """float16 halves the file, with about three decimal digits."""
-    tokenizer: TokenizerName = "whitespace"
-    """whitespace: a line is a sentence, split already; english splits raw English by rules; spacy
-    (extra text) and chinese (extra zh) split raw text with third-party libraries."""
+    tokenizer: TokenizerChoice = "whitespace"
+    """whitespace: a line is a sentence, split already. For raw text: model, as the model's own text
+    was split; english, by rules; spacy (extra text) or chinese (extra zh), by other libraries."""
     encoding: str = "utf-8"
     """Encoding of the input."""
     batch_tokens: Annotated[int | None, at_least(1)] = None
@@ -270,8 +272,9 @@ class ReadingSettings(Settings):
     state: StatePolicy = "zero"
     """zero: every sentence starts clean; warm: from a fixed burned-in state; carry: from what the
     sentence before in the same row of the batch left (--batch-size 1: the sentence before)."""
-    tokenizer: TokenizerName = "whitespace"
-    """whitespace: a line is a sentence, split already; the others split raw text."""
+    tokenizer: TokenizerChoice = "model"
+    """model: raw text, split as the model's own text was; whitespace: a line is a sentence, split
+    already; english, spacy, chinese: raw text."""
     encoding: str = "utf-8"
     """Encoding of the text."""
     batch_size: Annotated[int | None, at_least(1)] = None

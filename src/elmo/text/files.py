@@ -9,14 +9,14 @@ import os
 import re
 import sys
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Protocol, get_args
 
 from elmo.errors import InputError, MissingExtraError, MissingFileError, OutputExistsError
-from elmo.settings import TokenizerName
+from elmo.settings import TokenizerChoice, TokenizerName
 from elmo.text.english import EnglishTokenizer
 
 _OPENERS: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open}
@@ -106,10 +106,17 @@ def _is_split_chinese(words: list[str]) -> bool:
     return len(han) >= 3 and sum(han) <= 3 * len(han) and max(han) <= 8
 
 
-def get_tokenizer(name: TokenizerName | Tokenizer) -> Tokenizer:
-    """Return a tokenizer by its name; an object that is one already is handed through."""
+def get_tokenizer(name: TokenizerChoice | Tokenizer, own: TokenizerName | None = None) -> Tokenizer:
+    """Return a tokenizer by its name; an object that is one already is returned as it is.
+
+    Args:
+        name: Which; `model` for that of the model's own text.
+        own: That of the model's own text; `whitespace` where it is not known.
+    """
     if not isinstance(name, str):
         return name
+    if name == "model":
+        name = own or "whitespace"
     kinds: dict[str, Callable[[], Tokenizer]] = {
         "whitespace": WhitespaceTokenizer,
         "english": EnglishTokenizer,
@@ -285,7 +292,7 @@ class TextFile:
         return text.removeprefix("\ufeff") if number == 1 else text
 
 
-def read_sentences(file: TextFile, tokenizer: Tokenizer) -> Iterator[list[str]]:
+def read_sentences(lines: Iterable[str], tokenizer: Tokenizer) -> Iterator[list[str]]:
     """Yield the sentences of a file as lists of words; a blank line is an empty sentence."""
-    for line in file:
+    for line in lines:
         yield from tokenizer.sentences(line)
