@@ -1,1 +1,8 @@
-"""The CPU backend: packed weights and a kernel in C++."""
+"""The CPU backend.
+
+- `model`: the backend and its recurrent layers.
+- `characters`: the encoders of words.
+- `products`: matrix products with constant weights, at each precision.
+- `native`: the C++ kernel as Python functions; its sources lie in `src/`.
+- `compiler`: builds the kernel for this CPU, and caches it.
+"""
