@@ -24,6 +24,7 @@ from elmo.hub.names import (
     find_published,
     is_untrained,
     open_model,
+    require_known,
     similar_names,
 )
 from elmo.weights.files import rounded_checkpoint
@@ -337,19 +338,36 @@ def test_a_card_is_known_without_weights(bundled, tmp_path, monkeypatch):
         assert find_card(unknown) is None
 
 
-def test_the_folder_of_a_run_names_the_models_inside(tmp_path, tiny_elmo):
+def test_the_folder_of_a_run_names_the_models_inside(tmp_path, tiny_elmo, monkeypatch):
     (tmp_path / "run" / "log").mkdir(parents=True)
     for name in ("best", "last"):
         tiny_elmo.save_pretrained(tmp_path / "run" / name)
-    with pytest.raises(MissingFileError) as caught:
-        open_model(tmp_path / "run")
-    assert str(caught.value).endswith(
-        f"run is no model, but holds 2: name {tmp_path}/run/best or {tmp_path}/run/last"
-    )
+    monkeypatch.chdir(tmp_path)
+    for name in ("run", "run/bets"):
+        with pytest.raises(MissingFileError) as caught:
+            open_model(name)
+        expected = "run is the folder of several models: name run/best or run/last"
+        assert str(caught.value) == expected
 
 
-def test_a_mistyped_name_is_refused_before_pytorch_is_imported(tmp_path):
-    code = "from elmo.hub.names import find_folder\ntry: find_folder('nosuch')\n"
-    code += "except FileNotFoundError: import sys; print('torch' in sys.modules)"
+@pytest.mark.parametrize(
+    "given",
+    [
+        ("nosuch",),
+        ("./no/such",),
+        ("random-huge",),
+        (None, "options.json", "weights.hdf5"),
+        (None, "options.json"),
+        (3,),
+    ],
+)
+def test_what_cannot_be_a_model_is_refused_before_pytorch_is_imported(given):
+    code = f"from elmo.hub.names import require_known\ntry: require_known(*{given})\n"
+    code += "except ValueError: import sys; print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
+
+
+def test_what_may_be_a_model_is_not_refused(bundled):
+    for name in (None, "small-en", bundled, "random-tiny", "original", "nlpl:7", "someone/model"):
+        require_known(name)

@@ -25,6 +25,7 @@ from elmo.weights.formats import (
     HDF5,
     MANYLANGS,
     OURS,
+    find_model,
     known_files,
     load_checkpoint,
     patterns,
@@ -89,8 +90,8 @@ def open_model(
         return load_checkpoint(*_explicit_pair(name, options, weights), lazily=True)
     if name is None:
         name = default_model()
-    if isinstance(name, str) and name.startswith(_RANDOM) and not Path(name).exists():
-        return _untrained(name)
+    if _is_preset(name):
+        return _untrained(str(name))
     checkpoint = load_checkpoint(find_folder(name, hub), lazily=True)
     if checkpoint.lookup is not None and not lookups:
         raise ConfigError(
@@ -141,11 +142,17 @@ def _explicit_pair(
     return Path(weights), Path(options)
 
 
-def _untrained(name: str) -> Checkpoint:
-    preset = name.removeprefix(_RANDOM)
-    if preset not in get_args(Preset):
+def _is_preset(name: str | Path) -> bool:
+    """Return whether a name is that of an untrained model, of a preset that exists."""
+    if not isinstance(name, str) or not name.startswith(_RANDOM) or Path(name).exists():
+        return False
+    if name.removeprefix(_RANDOM) not in get_args(Preset):
         names = ", ".join(_RANDOM + size for size in get_args(Preset))
         raise MissingFileError(f"no model {name!r}; untrained models are {names}")
+    return True
+
+
+def _untrained(name: str) -> Checkpoint:
     warnings.warn(
         f"{name!r} has random weights: its vectors have no meaning. "
         "Name a model that 'elmo models' lists, a folder or a repository of the Hub to embed for "
@@ -155,28 +162,54 @@ def _untrained(name: str) -> Checkpoint:
     )
     from elmo.model.bilm import random_bilm
 
-    return random_bilm(ElmoConfig.preset(preset)).to_checkpoint()  # type: ignore[arg-type]
+    return random_bilm(ElmoConfig.preset(name.removeprefix(_RANDOM))).to_checkpoint()  # type: ignore[arg-type]
+
+
+def require_known(
+    name: str | Path | None, options: str | Path | None = None, weights: str | Path | None = None
+) -> None:
+    """Raise an error if there can be no such model; nothing is read or downloaded.
+
+    Call it before what imports PyTorch: a mistyped name is then refused at once. A repository of
+    the Hub is not asked for.
+
+    Args:
+        name: As in `open_model`, like the others.
+        options: Instead of a name.
+        weights: Instead of a name.
+    """
+    _require_paths(name_or_path=name, options=options, weights=weights)
+    if options is not None or weights is not None:
+        find_model(*_explicit_pair(name, options, weights))
+    elif name is not None and not _is_preset(name):
+        _locate(name)
 
 
 def find_folder(name: str | Path, hub: HubOptions | None = None) -> Path:
     """Return the folder or weights file that a name stands for; download or unpack it first."""
     hub = hub or HubOptions()
+    found = _locate(name)
+    if found is None:
+        return _download(str(name), hub)
+    if isinstance(found, PublishedModel):
+        options = network_options(hub.local_files_only, hub.force_download)
+        return obtain(found, hub.cache_dir, options)
+    return unpacked(found) if found.is_file() and is_archive(found) else found
+
+
+def _locate(name: str | Path) -> Path | PublishedModel | None:
+    """Return the path or the published model that a name stands for; None for a Hub repository."""
     path = Path(name)
     if path.is_dir():
         _require_no_run(path)
-        return path
     if path.exists():
-        return unpacked(path) if is_archive(path) else path
+        return path
+    if (path.parent / "best").is_dir() and path.parent != Path():
+        _require_no_run(path.parent)  # a mistyped `run/best` is no repository of the Hub
     if isinstance(name, str):
-        bundled = bundled_models().get(name)
-        if bundled is not None:
-            return bundled
-        published = find_published(name)
-        if published is not None:
-            options = network_options(hub.local_files_only, hub.force_download)
-            return obtain(published, hub.cache_dir, options)
-        if _is_repository(name):
-            return _download(name, hub)
+        found = bundled_models().get(name) or find_published(name)
+        if found is not None or _is_repository(name):
+            return found
     raise MissingFileError(f"no such model folder or file: {name}. {_advice(str(name))}")
 
 
@@ -189,7 +222,7 @@ def _require_no_run(folder: Path) -> None:
     models = [str(path) for path in sorted(inside) if (path / OURS.options).is_file()]
     if models:
         raise MissingFileError(
-            f"{folder} is no model, but holds {len(models)}: name {' or '.join(models)}"
+            f"{folder} is the folder of several models: name {' or '.join(models)}"
         )
 
 
