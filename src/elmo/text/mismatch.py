@@ -86,7 +86,7 @@ _SCRIPTS_OF = {
     "zh": ("Chinese",),
     "ja": ("Japanese", "Chinese"),
     "ko": ("Korean", "Chinese"),
-    "el": ("Greek",),
+    **dict.fromkeys(("el", "grc"), ("Greek",)),
     "he": ("Hebrew",),
     "hi": ("Devanagari",),
     "th": ("Thai",),
@@ -94,8 +94,9 @@ _SCRIPTS_OF = {
     **dict.fromkeys(("ru", "uk", "bg", "cu", "be", "mk"), ("Cyrillic",)),
     **dict.fromkeys(("sr", "kk"), ("Cyrillic", "Latin")),
 }
-_LATIN = frozenset("ca cs da de en es et eu fi fr ga gl hr hu id it la lv nl no pl pt ro sk sl sv "
-                   "tr vi".split())  # fmt: skip
+_LATIN = frozenset(
+    "ca cs da de en es et eu fi fr ga gl hr hu id it la lv nb nl nn no pl pt ro sk sl sv tr vi".split()
+)
 
 _COMMON = {
     language: frozenset(words.split())
