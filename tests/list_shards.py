@@ -30,6 +30,6 @@ class ListShard:
         return [self.rare[number] for number in numbers]
 
     def rare_bytes(self, numbers):
-        spelt = [self.rare[number].encode() for number in numbers]
-        lengths = np.array([len(letters) for letters in spelt], dtype=np.int64)
-        return np.frombuffer(b"".join(spelt), dtype=np.uint8), lengths
+        spelled = [self.rare[number].encode() for number in numbers]
+        lengths = np.array([len(letters) for letters in spelled], dtype=np.int64)
+        return np.frombuffer(b"".join(spelled), dtype=np.uint8), lengths

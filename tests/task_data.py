@@ -7,18 +7,18 @@ import torch
 from elmo import ELMo
 from elmo.tasks.settings import TaskSettings
 
-COLOURS = ["red", "green", "blue", "black"]
+COLORS = ["red", "green", "blue", "black"]
 THINGS = ["car", "house", "door", "cup", "tree", "hat"]
 
 
 def write_task_data(path, bilm):
     """Write a biLM, static vectors, and data that can be learned perfectly."""
     ELMo(bilm).save_pretrained(path / "bilm")
-    words = [*COLOURS, *THINGS, "a", "the", "is", "it", "paints"]
+    words = [*COLORS, *THINGS, "a", "the", "is", "it", "paints"]
     rows = torch.randn(len(words), 8, generator=torch.Generator().manual_seed(0)).tolist()
     lines = [f"{w} {' '.join(f'{v:.4f}' for v in r)}\n" for w, r in zip(words, rows, strict=True)]
     (path / "vectors.txt").write_text("".join(lines))
-    pairs = [(colour, thing) for colour in COLOURS for thing in THINGS] * 3
+    pairs = [(color, thing) for color in COLORS for thing in THINGS] * 3
     (path / "texts.csv").write_text(
         "text,label\n" + "".join(f"the {t} is {c},{c}\n" for c, t in pairs)
     )

@@ -41,7 +41,7 @@ def elmos(models):
 
 
 def assert_same(name, found, expected):
-    """Compare vectors: bit for bit where rows of products are blind to their neighbours."""
+    """Compare vectors: bit for bit where rows of products are blind to their neighbors."""
     assert len(found) == len(expected)
     for vectors, others in zip(found, expected, strict=True):
         assert vectors.shape == others.shape
@@ -86,14 +86,14 @@ def test_the_order_of_sentences_does_not_change_vectors(elmos, name, batch, data
 @both_models
 @settings(max_examples=12)
 @given(batch=batches(max_size=3), before=batches(max_size=3), after=batches(max_size=3))
-def test_neighbours_do_not_change_vectors(elmos, name, batch, before, after):
+def test_neighbors_do_not_change_vectors(elmos, name, batch, before, after):
     found = elmos[name].encode_tokens(before + batch + after)
     kept = found[len(before) : len(before) + len(batch)]
     assert_same(name, kept, elmos[name].encode_tokens(batch))
 
 
 @both_models
-def test_many_neighbours_do_not_change_vectors(elmos, name):
+def test_many_neighbors_do_not_change_vectors(elmos, name):
     # More rows than any kernel's block, and sentences that end at every step.
     crowd = [[f"w{n % 7}", *["x"] * (n % 11)] for n in range(150)]
     found = elmos[name].encode_tokens(crowd)
@@ -804,7 +804,7 @@ def test_a_word_model_without_vocabulary_is_refused():
 
 @pytest.mark.skipif(not rows_are_exact(), reason="oneDNN rounds differently for few rows here")
 @pytest.mark.parametrize("threads", [2, 5, 7])
-def test_neighbours_do_not_change_a_bit_whatever_the_number_of_threads(models, threads):
+def test_neighbors_do_not_change_a_bit_whatever_the_number_of_threads(models, threads):
     """A thread's share of a batch ends in the middle of a row: no function may round there."""
     crowd = [[f"w{(n * 7 + k) % 97}" for k in range(1 + n % 11)] for n in range(900)]
     torch.set_num_threads(threads)

@@ -15,7 +15,7 @@ FILES = {
     "__init__": "",
     "errors": "class Wrong(Exception): pass\n",
     "low.__init__": "",
-    "low.maths": """
+    "low.arithmetic": """
         from elmo.errors import Wrong  # of the line above
 
 
@@ -24,12 +24,12 @@ FILES = {
             '''Give a number twice.'''
             return 2 * x
         """,
-    "low.sums": "from elmo.low import maths\n",
+    "low.sums": "from elmo.low import arithmetic\n",
     "embedder": """
         from __future__ import annotations
         from typing import TYPE_CHECKING
 
-        from elmo.low.sums import maths
+        from elmo.low.sums import arithmetic
 
         if TYPE_CHECKING:
             from elmo.left import side
@@ -66,7 +66,7 @@ def test_files_are_counted_by_room(tree):
 
 def test_the_closure_is_what_an_import_executes(tree):
     modules = house.read_modules(tree / "src" / "elmo")
-    expected = {"__init__", "embedder", "low", "low.sums", "low.maths", "errors"}
+    expected = {"__init__", "embedder", "low", "low.sums", "low.arithmetic", "errors"}
     assert house.closure("embedder", modules) == expected
 
 

@@ -1,4 +1,4 @@
-"""Alphabets: their files, their ids, and words that are spelt with them."""
+"""Alphabets: their files, their ids, and words that are spelled with them."""
 
 import copy
 import pickle

@@ -1,4 +1,4 @@
-"""The rule tokenizer for English: its behaviour is what the English model was trained with."""
+"""The rule tokenizer for English: its behavior is what the English model was trained with."""
 # ruff: noqa: RUF001 - typographic quotation marks are meant
 
 import doctest

@@ -51,20 +51,20 @@ def compare(encoder, ids, padding):
     ids=str,
 )
 @pytest.mark.parametrize("slice_values", [1, 300, 1 << 22])
-@given(spelt=words)
-def test_vectors_and_gradients_equal_the_plain_encoder(changes, slice_values, spelt):
+@given(spelled=words)
+def test_vectors_and_gradients_equal_the_plain_encoder(changes, slice_values, spelled):
     config, encoder = make_encoder(**changes)
-    ids = CharacterMapper(config.max_characters).rows(["<S>", "</S>", *spelt])
+    ids = CharacterMapper(config.max_characters).rows(["<S>", "</S>", *spelled])
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(characters, "_SLICE_VALUES", slice_values)
         compare(encoder, ids, int(ids[0, -1]))
 
 
-@given(spelt=words)
-def test_an_alphabet_is_read_in_the_same_way(spelt):
+@given(spelled=words)
+def test_an_alphabet_is_read_in_the_same_way(spelled):
     changes = {"max_characters": 10, "n_characters": ALPHABET.n_characters}
     config, encoder = make_encoder(**changes)
-    ids = CharacterMapper(config.max_characters, alphabet=ALPHABET).rows(["<S>", "</S>", *spelt])
+    ids = CharacterMapper(config.max_characters, alphabet=ALPHABET).rows(["<S>", "</S>", *spelled])
     compare(encoder, ids, int(ids[0, -1]))
 
 

@@ -23,7 +23,7 @@ documents = st.lists(sentences, min_size=1, max_size=4)
 corpora = st.lists(st.lists(documents, min_size=1, max_size=4), min_size=1, max_size=3)
 
 
-def spelt(ids):
+def spelled(ids):
     """The word that a row of character ids spells."""
     letters = [int(i) - 1 for i in ids]
     if letters[1] >= 256:
@@ -35,7 +35,7 @@ def read_all(streams, batches):
     """(read, told) pairs of each row and direction, as words, over some batches."""
     rows = [[[] for _ in range(2)] for _ in range(batches[0].inputs.shape[2])]
     for batch in batches:
-        words = [spelt(ids) for ids in batch.types]
+        words = [spelled(ids) for ids in batch.types]
         for direction, row in itertools.product(range(2), range(len(rows))):
             read = [words[k] for k in batch.inputs[direction, :, row]]
             told = [VOCABULARY.words[k] for k in batch.targets[direction, :, row]]
@@ -136,7 +136,7 @@ def equal(one, other):
 def test_streams_go_on_from_any_place(corpus, rows, unroll, skip):
     places = sum(len(sentence) + 1 for sentence in all_sentences(corpus))
     if places < rows * unroll:
-        with pytest.raises(InputError, match="smaller --batch"):
+        with pytest.raises(InputError, match="smaller --batch-size"):
             make(corpus, rows=rows, unroll=unroll)
         return
     settings = {"rows": rows, "unroll": unroll, "reset_prob": 0.5, "seed": 3}
@@ -154,12 +154,12 @@ def test_processes_share_the_rows_of_a_batch(corpus, world):
     if sum(len(sentence) + 1 for sentence in all_sentences(corpus)) < world * 2:
         return
     joined, _ = next(make(corpus, **settings).batches(Position()))
-    words = [spelt(ids) for ids in joined.types]
+    words = [spelled(ids) for ids in joined.types]
     together = [words[k] for k in joined.inputs[0, 0]]
     apart, targets = [], []
     for rank in range(world):
         part, _ = next(make(corpus, **settings, rank=rank, world=world).batches(Position()))
-        own = [spelt(ids) for ids in part.types]
+        own = [spelled(ids) for ids in part.types]
         apart += [own[k] for k in part.inputs[0, 0]]
         targets.append(part.targets)
     assert apart == together

@@ -74,7 +74,7 @@ def test_a_card_survives_its_file_and_knows_what_changed(bundled, tmp_path):
     [
         ([], "holds a list"),
         ({"name": "x", "language": "en", "description": "y"}, "field 'license' is missing"),
-        ({"colour": "red"}, "unknown field 'colour'; known are commands"),
+        ({"color": "red"}, "unknown field 'color'; known are commands"),
         (
             {**json.loads(CARD.to_json()), "sources": [{"name": "x"}]},
             "sources: the field 'license'",

@@ -116,9 +116,9 @@ class TheirModel:
         rows = {character: row for row, character in enumerate(CHARACTERS)}
         begin, end = rows["<eow>"], rows["<bow>"]  # exchanged, as in their code
         inside = [rows[word]] if boundary else [rows.get(c, rows["<oov>"]) for c in cut]
-        spelt = [begin, *inside, end]
-        spelt += [rows["<pad>"]] * (longest - len(spelt))
-        characters = self.weights["char_emb_layer.embedding.weight"][spelt]
+        spelled = [begin, *inside, end]
+        spelled += [rows["<pad>"]] * (longest - len(spelled))
+        characters = self.weights["char_emb_layer.embedding.weight"][spelled]
         seen = []
         for i, (width, _) in enumerate(embedder["filters"]):
             kernel = self.weights[f"convolutions.{i}.weight"]

@@ -8,7 +8,7 @@ import pytest
 import elmo.tasks
 from elmo.errors import ConfigError, ElmoWarning, WeightsError
 from elmo.tasks.run.training import train_task
-from task_data import COLOURS, settings
+from task_data import COLORS, settings
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +29,7 @@ def test_a_trained_head_reads_raw_texts(heads):
     assert sum(one["probabilities"].values()) == pytest.approx(1, abs=1e-3)
     assert classify("the cup is green")[0]["label"] == "green"
     assert classify([]) == []
-    assert classify([""])[0]["label"] in COLOURS
+    assert classify([""])[0]["label"] in COLORS
 
 
 def test_a_tagger_shows_spans_with_their_words(heads):
