@@ -85,7 +85,7 @@ class OutputLayer(nn.Module):
         """Return exact negative log-likelihoods over the full vocabulary, without gradients.
 
         Rows are computed in chunks of bounded memory. On a CPU a row's value does not depend, bit
-        for bit, on its neighbours.
+        for bit, on its neighbors.
 
         Args:
             hidden: Shape `(n, dim)`.
