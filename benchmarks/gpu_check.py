@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.trees import FailedError, Tree, end, make_sentences, say, table, tail, wait_for
+from benchmarks.trees.names import own_flags
 from benchmarks.trees.turns import Ratio, Worker, in_turn, render_ratios
 
 SHARE_OF_TIME = 0.95
@@ -207,7 +208,7 @@ def _train(check: Check, tree: Tree, data: Path, size: str, limit: float) -> flo
     out = check.work / f"run-{size}-{tree.label}"
     batch, unroll = check.choices.batch or BATCH[size], 20 if check.on_gpu else 4
     flags = {
-        "data": data, "out": out, "preset": size, "batch": batch, "unroll": unroll,
+        "data": data, "out": out, "preset": size, "batch-size": batch, "unroll-steps": unroll,
         "softmax": "sampled", "shuffle": "sentences", "device": check.choices.device,
         "precision": "bf16" if check.on_gpu else "fp32", "log-every": 20 if check.on_gpu else 1,
         "validate-every": 10**9, "validate-tokens": 1000, "checkpoint-every": 10**9,
@@ -215,7 +216,8 @@ def _train(check: Check, tree: Tree, data: Path, size: str, limit: float) -> flo
     }  # fmt: skip
     given = [text for name, value in flags.items() for text in (f"--{name}", str(value))]
     log = check.choices.out / f"train-{size}-{tree.label}.log"
-    arguments = ["-m", "elmo", "train", *given, "--quiet"]
+    command = own_flags(tree.source / "elmo", ["train", *given, "--quiet"])
+    arguments = ["-m", "elmo", *command]
     tree.run(arguments, check.work, log, limit, **check.environment)
     lines = (out / "speed.jsonl").read_text(encoding="utf-8").splitlines()
     rows = [row for row in map(json.loads, lines) if row["seconds"] >= warm_up]
@@ -231,10 +233,11 @@ def start_preparing(check: Check) -> Any:
     number = CORPUS_SENTENCES["cuda" if check.on_gpu else "cpu"]
     lines = [" ".join(sentence) for sentence in make_sentences(number)]
     text.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    arguments = ["-m", "elmo", "prepare", str(text), str(check.work / "data")]
-    arguments += ["--heldout", "0.01", "--vocab-size", "30000"]
-    log = check.choices.out / "prepare.log"
-    return check.trees[0].start(arguments, check.work, log, **check.environment)
+    tree = check.trees[0]
+    arguments = ["prepare", str(text), str(check.work / "data")]
+    arguments += ["--heldout-share", "0.01", "--vocab-size", "30000"]
+    command = ["-m", "elmo", *own_flags(tree.source / "elmo", arguments)]
+    return tree.start(command, check.work, check.choices.out / "prepare.log", **check.environment)
 
 
 # --- the report -----------------------------------------------------------------------------------

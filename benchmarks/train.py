@@ -86,12 +86,12 @@ def _report(choices: argparse.Namespace, rows: list[dict[str, float]], memory: l
     every = rows[0]["step"]
     times = [rows[0]["seconds"], *(b["seconds"] - a["seconds"] for a, b in pairwise(rows))]
     speeds = sorted(every / seconds for seconds in times[1:] if seconds > 0)
-    words = sorted(row["words_per_second"] for row in rows[1:])
+    words = sorted(row["tokens_per_second"] for row in rows[1:])
     print(f"elmo train --preset {choices.preset}, {choices.steps} steps, {machine.date}")
     print(f"machine  {machine.cpu}, {machine.cores} cores usable, {machine.instructions}")
     print(f"         load {machine.load} at the end, torch {machine.torch}")
     print(f"steps/s  {statistics.median(speeds):.2f} ({speeds[0]:.2f}..{speeds[-1]:.2f})")
-    print(f"words/s  {statistics.median(words):,.0f} ({words[0]:,.0f}..{words[-1]:,.0f})")
+    print(f"tokens/s {statistics.median(words):,.0f} ({words[0]:,.0f}..{words[-1]:,.0f})")
     seen = [mb for mb in memory if mb]
     if len(seen) > 2:
         print(

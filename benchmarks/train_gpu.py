@@ -1,4 +1,4 @@
-"""How fast training is on a GPU, end to end, and whether its kernels learn as plain code does.
+"""How fast training is on a GPU, end to end, and whether its kernels learn as the plain code does.
 
     python -m benchmarks.train_gpu --sizes small original --seconds 60 --json figures.json
     python -m benchmarks.train_gpu --sizes small --profile
@@ -23,7 +23,6 @@ from unittest import mock
 
 import numpy as np
 import torch
-from elmo.training.run_log import SPEED_FILE
 
 from benchmarks.common.machine import this_machine
 from elmo.config import ElmoConfig
@@ -35,6 +34,7 @@ from elmo.training.build import build_model, model_ids
 from elmo.training.corpus.prepare import prepare
 from elmo.training.corpus.settings import PrepareSettings
 from elmo.training.corpus.shards import Corpus
+from elmo.training.run_log import SPEED_FILE
 from elmo.training.settings import TrainSettings
 from elmo.training.streams import Position, Streams
 
@@ -92,25 +92,25 @@ def _made_up(choices: argparse.Namespace, folder: Path) -> Path:
             number = min(50_000, choices.sentences - seed)
             lines = [" ".join(sentence) for sentence in make_sentences(number, seed)]
             file.write("\n".join(lines) + "\n\n")
-    settings = PrepareSettings(vocab_size=choices.vocab_size, heldout=0.002)
+    settings = PrepareSettings(vocab_size=choices.vocab_size, heldout_share=0.002)
     prepare([text], folder / "data", settings)
     return folder / "data"
 
 
 def _settings(choices: argparse.Namespace, data: Path, out: Path, size: str) -> TrainSettings:
     """Return the settings of a run without interruptions."""
-    changes: dict[str, Any] = {"samples": choices.samples} if choices.samples else {}
+    changes: dict[str, Any] = {"softmax_samples": choices.samples} if choices.samples else {}
     return TrainSettings(
         data=data,
         out=out,
         preset=size,  # type: ignore[arg-type]
-        batch=choices.batch or BATCH.get(size, 64),
-        unroll=choices.unroll,
+        batch_size=choices.batch or BATCH.get(size, 64),
+        unroll_steps=choices.unroll,
         softmax="sampled",
         shuffle="sentences",
         precision=choices.precision,
         kernels="plain" if choices.plain else "auto",
-        no_graphs=choices.no_graphs,
+        no_cuda_graphs=choices.no_graphs,
         device=choices.device,
         log_every=choices.log_every,
         validate_every=NEVER,
@@ -139,13 +139,13 @@ def _measure(choices: argparse.Namespace, data: Path, folder: Path, size: str) -
         raise SystemExit(f"{size}: too few steps were measured; give a longer --seconds")
     steps = measured[-1]["step"] - measured[0]["step"]
     seconds = measured[-1]["seconds"] - measured[0]["seconds"]
-    assert settings.batch is not None
-    tokens = steps * settings.batch * settings.unroll
+    assert settings.batch_size is not None
+    tokens = steps * settings.batch_size * settings.unroll_steps
     distinct, flops = _count(settings)
     return Figures(
         size=size,
-        batch=settings.batch,
-        unroll=settings.unroll,
+        batch=settings.batch_size,
+        unroll=settings.unroll_steps,
         seconds=round(seconds, 1),
         steps=int(steps),
         tokens_per_second=round(tokens / seconds),
@@ -161,22 +161,22 @@ def _measure(choices: argparse.Namespace, data: Path, folder: Path, size: str) -
 def _count(settings: TrainSettings) -> tuple[float, float]:
     """Return the distinct words of a batch, and the operations that a word of a stream costs."""
     assert settings.data is not None
-    assert settings.batch is not None
+    assert settings.batch_size is not None
     corpus = Corpus.open(settings.data)
     model = build_model(settings, corpus.vocabulary).model
     streams = Streams(
         corpus.train,
         corpus.vocabulary,
         model_ids(model, corpus.vocabulary),
-        rows=settings.batch,
-        unroll=settings.unroll,
+        rows=settings.batch_size,
+        unroll=settings.unroll_steps,
         shuffle=settings.shuffle,
     )
     batches = itertools.islice(streams.batches(Position()), 5)
     distinct = float(np.mean([len(batch.types) for batch, _ in batches]))
     drawn = model.output.draw(0)
     n_candidates = len(corpus.vocabulary) if drawn is None else len(drawn.candidates)
-    share = distinct / (settings.batch * settings.unroll)
+    share = distinct / (settings.batch_size * settings.unroll_steps)
     return distinct, _flops(model.bilm.config, n_candidates, share)
 
 
@@ -229,9 +229,8 @@ def _profile(choices: argparse.Namespace, data: Path, folder: Path, size: str) -
             continue
         with torch.profiler.profile(activities=activities) as profile:
             trainer.train(settings)
-    print(
-        f"{size}: {PROFILED} steps, batch {settings.batch} x {settings.unroll}, and a measurement"
-    )
+    batch = f"{settings.batch_size} x {settings.unroll_steps}"
+    print(f"{size}: {PROFILED} steps, batch {batch}, and a measurement")
     print(profile.key_averages().table(sort_by=key, row_limit=30, max_name_column_width=70))
 
 
@@ -256,7 +255,7 @@ def _compare(choices: argparse.Namespace, data: Path, folder: Path) -> None:
     record = {
         "size": size,
         "steps": choices.compare_losses,
-        "batch": settings.batch,
+        "batch": settings.batch_size,
         "steps_per_point": choices.log_every,
         "mean_difference_plain_fused": float(np.abs(one - other).mean()),
         "mean_signed_difference": float((other - one).mean()),
@@ -272,7 +271,7 @@ def _compare(choices: argparse.Namespace, data: Path, folder: Path) -> None:
 
 
 def _losses(settings: TrainSettings, chance: int) -> np.ndarray[Any, Any]:
-    """Train; give the losses of all rows of metrics.
+    """Train, and return the losses of all rows of metrics.
 
     Args:
         settings: How.
@@ -287,7 +286,7 @@ def _losses(settings: TrainSettings, chance: int) -> np.ndarray[Any, Any]:
 
 
 def _draw(file: Path) -> None:
-    """Draw the curves of a file that --compare-losses wrote, beside it."""
+    """Draw the curves of a file that --compare-losses wrote, into the same folder."""
     try:
         from matplotlib.figure import Figure
     except ImportError:

@@ -7,7 +7,6 @@ words of messages are not.
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import Any, Protocol
 
 from benchmarks.trees.digest import contents, read, rows, without
 from benchmarks.trees.inputs import STEPS, TASKS, TINY_RUN, elmo
+from benchmarks.trees.names import renamed
 
 Found = Iterator[tuple[str, Any]]
 Flags = Sequence[str]
@@ -155,13 +155,19 @@ def convert(place: Place) -> Found:
 
 RUNS: dict[str, Flags] = {
     "lstm, characters, full": ("--softmax", "full"),
-    "lstm, characters, sampled": ("--softmax", "sampled", "--samples", "5", "--accumulate", "2"),
+    "lstm, characters, sampled": (
+        *("--softmax", "sampled", "--softmax-samples", "5"),
+        *("--grad-accumulation", "2"),
+    ),
     "lstm, characters, adaptive": ("--softmax", "adaptive", "--optimizer", "adagrad"),
     "gru, characters, full": ("--cell", "gru", "--softmax", "full", "--layers", "3"),
-    "gru, code points, sampled": ("--cell", "gru", "--reads", "codepoints", "--softmax", "sampled"),
-    "lstm, words, full, tied": ("--reads", "words", "--tie", "--softmax", "full"),
-    "gru, words, adaptive": ("--reads", "words", "--cell", "gru", "--softmax", "adaptive"),
-    "sentences, unprojected": ("--shuffle", "sentences", "--projection", "64", "--restarts", "0.5"),
+    "gru, code points, sampled": ("--cell", "gru", "--input", "codepoints", "--softmax", "sampled"),
+    "lstm, words, full, tied": ("--input", "words", "--tie-embeddings", "--softmax", "full"),
+    "gru, words, adaptive": ("--input", "words", "--cell", "gru", "--softmax", "adaptive"),
+    "sentences, unprojected": (
+        *("--shuffle", "sentences", "--projection-dim", "64"),
+        *("--state-reset-prob", "0.5"),
+    ),
     "goes on from a model": ("--softmax", "full", "--layer-decay", "0.5"),
     "bf16": ("--precision", "bf16", "--weight-decay", "0.1"),
 }
@@ -171,15 +177,19 @@ RUNS: dict[str, Flags] = {
 def prepare(place: Place) -> Found:
     """Shards and vocabularies that `elmo prepare` writes."""
     kinds: dict[str, Flags] = {
-        "words": ("--heldout", "0.1", "--min-count", "1"),
-        "few": ("--vocab-size", "50", "--max-sentence", "7", "--heldout", "0.2", "--seed", "3"),
+        "words": ("--heldout-share", "0.1", "--min-count", "1"),
+        "few": (
+            *("--vocab-size", "50", "--max-sentence-length", "7"),
+            *("--heldout-share", "0.2", "--seed", "3"),
+        ),
         "english": ("--tokenizer", "english", "--workers", "2"),
     }
     for name, flags in kinds.items():
         folder = place.work / f"prepared-{name}"
         elmo("prepare", place.inputs / "grammar.txt", place.inputs / "plain.txt", folder, *flags)
         found = contents(folder)
-        found["corpus.json"] = without(found["corpus.json"], "sources", "elmo_version")
+        manifest = without(found["corpus.json"], "sources", "elmo_version")
+        found["corpus.json"] = manifest | {"settings": renamed(manifest["settings"])}
         found["report.json"] = without(found["report.json"], "folder", "notes")
         yield name, found
 
@@ -189,15 +199,16 @@ def train(name: str, place: Place) -> Found:
     out = place.work / "run" / name.replace(", ", "-").replace(" ", "-")
     flags = [*TINY_RUN, *RUNS[name], "--steps", str(STEPS)]
     if name.startswith("goes on"):
-        flags += ["--start-from", place.name_of("lstm")]
+        flags += ["--init-from", place.name_of("lstm")]
     elmo("train", "--data", place.inputs / "data", "--out", out, *flags)
     yield from _trained(out)
 
 
 def resume(place: Place) -> Found:
-    """A run that the old tree began and each tree goes on with."""
+    """A run that is resumed after half of its steps."""
     out = place.work / "resumed"
-    shutil.copytree(place.inputs / "half", out)
+    half = ["--steps", str(STEPS // 2)]
+    elmo("train", "--data", place.inputs / "data", "--out", out, *TINY_RUN, *half)
     elmo("train", "--resume", out, "--steps", str(STEPS), "--quiet")
     yield from _trained(out)
 
@@ -213,17 +224,17 @@ def finetune(place: Place) -> Found:
 
 
 def _trained(out: Path) -> Found:
-    yield "metrics", rows(out / "metrics.jsonl")
+    yield "metrics", list(map(renamed, rows(out / "metrics.jsonl")))
     yield "weights", contents(out / "last")
 
 
 # --- tasks ----------------------------------------------------------------------------------------
 
 TASK_RUNS: dict[str, Flags] = {
-    "glove and elmo": ("--hidden", "8"),
-    "elmo at both": ("--hidden", "8", "--elmo-at", "both", "--mix-l2", "0.1"),
-    "elmo learns": ("--hidden", "6", "--features", "elmo", "--finetune-elmo"),
-    "random": ("--hidden", "6", "--features", "random", "--random-dim", "9", "--layers", "1"),
+    "glove and elmo": ("--hidden-size", "8"),
+    "elmo at both": ("--hidden-size", "8", "--elmo-at", "both", "--mix-l2", "0.1"),
+    "elmo learns": ("--hidden-size", "6", "--features", "elmo", "--finetune-elmo"),
+    "random": ("--hidden-size", "6", "--features", "random", "--random-dim", "9", "--layers", "1"),
 }
 """How heads are trained."""
 
@@ -235,14 +246,14 @@ def task(name: str, place: Place) -> Found:
     for way, flags in TASK_RUNS.items():
         out = place.work / f"{name}-{way.replace(' ', '-')}"
         given = ["--data", data, "--dev", data, "--out", str(out), *flags, *cpu, "--quiet"]
-        given += ["--epochs", "2", "--batch", "4", "--cache", str(place.work / "layers")]
+        given += ["--epochs", "2", "--batch-size", "4", "--cache-dir", str(place.work / "layers")]
         if "elmo" in way:
             given += ["--model", place.name_of("lstm")]
         if "glove" in way or "both" in way:
             given += ["--vectors", str(place.inputs / "vectors.txt")]
         elmo("task", "train", name, *given)
-        yield f"{way}: metrics", rows(out / "metrics.jsonl")
-        yield f"{way}: result", read(out / "result.json")
+        yield f"{way}: metrics", list(map(renamed, rows(out / "metrics.jsonl")))
+        yield f"{way}: result", renamed(read(out / "result.json"))
         yield f"{way}: weights", read(out / "model.safetensors")
         shown = place.work / f"{out.name}.jsonl"
         measure = ["--data", data, "--predictions", str(shown), "--json", "--quiet", *cpu]

@@ -20,12 +20,12 @@ from typing import Any
 import torch
 
 from benchmarks.trees import make_sentences, require_tree
+from benchmarks.trees.names import own_flags
 from elmo import ELMo, ElmoConfig, random_bilm
 
-TINY_RUN = ["--preset", "tiny", "--batch", "4", "--unroll", "5", "--log-every", "2"]
+TINY_RUN = ["--preset", "tiny", "--batch-size", "4", "--unroll-steps", "5", "--log-every", "2"]
 TINY_RUN += ["--validate-every", "4", "--checkpoint-every", "3", "--device", "cpu", "--quiet"]
 STEPS = 12
-HALF_OF_THEM = 6
 ENGLISH = [
     "The river bank was green .",
     "She sat on the bank of the river and read a book .",
@@ -48,7 +48,9 @@ CHINESE = [
 
 def elmo(*arguments: str | Path) -> str:
     """Run `python -m elmo` in this process and return its standard output."""
-    before, sys.argv = sys.argv, ["elmo", *map(str, arguments)]
+    package = Path(str(sys.modules["elmo"].__file__)).parent
+    given = own_flags(package, list(map(str, arguments)))
+    before, sys.argv = sys.argv, ["elmo", *given]
     output = StringIO()
     code: object = 0
     try:
@@ -70,18 +72,17 @@ def main(folder: Path) -> None:
     _write_models(folder)
     _write_manylangs(folder / "manylangs")
     _write_tasks(folder)
-    elmo("prepare", folder / "grammar.txt", folder / "data", "--heldout", "0.1", "--min-count", "1")
+    split = ["--heldout-share", "0.1", "--min-count", "1"]
+    elmo("prepare", folder / "grammar.txt", folder / "data", *split)
     for name, flags in TRAINED_MODELS.items():
         flags = [*flags, "--steps", str(STEPS)]
         elmo("train", "--data", folder / "data", "--out", folder / name, *TINY_RUN, *flags)
-    half = ["--steps", str(HALF_OF_THEM)]
-    elmo("train", "--data", folder / "data", "--out", folder / "half", *TINY_RUN, *half)
 
 
 TRAINED_MODELS: dict[str, Sequence[str]] = {
     "characters": ["--softmax", "full"],
-    "words": ["--reads", "words", "--softmax", "sampled", "--samples", "5"],
-    "codepoints": ["--reads", "codepoints", "--cell", "gru", "--softmax", "adaptive"],
+    "words": ["--input", "words", "--softmax", "sampled", "--softmax-samples", "5"],
+    "codepoints": ["--input", "codepoints", "--cell", "gru", "--softmax", "adaptive"],
 }
 """Runs whose models are read by further checks, and their flags."""
 

@@ -17,12 +17,12 @@ def received(monkeypatch):
     monkeypatch.setattr("elmo.training.trainer.train", calls.append)
     monkeypatch.setattr(
         "elmo.training.finetune.finetune",
-        lambda model, corpus, settings, *rest: calls.append((settings, *rest)),
+        lambda model, corpus, settings, **rest: calls.append((settings, *rest.values())),
     )
     monkeypatch.setattr(
         "elmo.tasks.run.training.train_task", lambda kind, settings: calls.append(settings)
     )
-    monkeypatch.setattr(train_command, "_tell", lambda report: 0)
+    monkeypatch.setattr(train_command, "_show", lambda report: 0)
     monkeypatch.setattr(task_command, "_show_report", lambda report, settings: 0)
     return calls
 
@@ -39,14 +39,21 @@ def written(tmp_path):
     return write
 
 
-TRAIN = 'preset = "tiny"\nsteps = 7\ndropout = 0.3\ntie = true\nquiet = false\nlog-every = 3\n'
+TRAIN = """
+preset = "tiny"
+steps = 7
+dropout = 0.3
+tie-embeddings = true
+quiet = false
+log-every = 3
+"""
 
 
 @pytest.mark.parametrize("spelled", ["--config {}", "--config={}"])
 def test_a_file_and_flags_give_the_same_settings(written, received, spelled):
     flags = spelled.format(written(TRAIN)).split()
     assert main(["train", *flags, "--data", "folder"]) == 0
-    assert main("train --data folder --preset tiny --steps 7 --dropout 0.3 --tie "
+    assert main("train --data folder --preset tiny --steps 7 --dropout 0.3 --tie-embeddings "
                 "--log-every 3".split()) == 0  # fmt: skip
     assert received[0] == received[1] != TrainSettings()
 

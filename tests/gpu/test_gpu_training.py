@@ -152,13 +152,13 @@ def test_the_model_on_kernels_has_the_losses_and_gradients_of_plain_code():
 def corpus(tmp_path_factory):
     folder = tmp_path_factory.mktemp("corpus")
     (folder / "text.txt").write_text(made_up_text(200))
-    prepare([folder / "text.txt"], folder / "data", PrepareSettings(heldout=0.1, min_count=1))
+    prepare([folder / "text.txt"], folder / "data", PrepareSettings(heldout_share=0.1, min_count=1))
     return folder / "data"
 
 
 def quick(corpus, out, **changes):
     settings = {
-        "preset": "tiny", "batch": 16, "unroll": 5, "steps": 30, "log_every": 1,
+        "preset": "tiny", "batch_size": 16, "unroll_steps": 5, "steps": 30, "log_every": 1,
         "validate_every": 10, "checkpoint_every": 10, "device": GPU, "quiet": True, **changes,
     }  # fmt: skip
     return TrainSettings(data=corpus, out=out, **settings)
@@ -173,8 +173,8 @@ def losses(out):
     "changes",
     [
         {},
-        {"softmax": "sampled", "samples": 8},
-        {"softmax": "sampled", "samples": 8, "precision": "bf16"},
+        {"softmax": "sampled", "softmax_samples": 8},
+        {"softmax": "sampled", "softmax_samples": 8, "precision": "bf16"},
         {"cell": "gru"},
         {"reads": "words", "tie": True},
         {"optimizer": "adagrad"},
@@ -192,7 +192,7 @@ def test_recorded_steps_equal_steps_one_by_one(corpus, tmp_path, changes, capsys
 
 
 def test_kernels_learn_as_plain_code_does(corpus, tmp_path):
-    common = {"softmax": "sampled", "samples": 8, "dropout": 0.0}
+    common = {"softmax": "sampled", "softmax_samples": 8, "dropout": 0.0}
     train(quick(corpus, tmp_path / "fused", **common))
     train(quick(corpus, tmp_path / "plain", kernels="plain", **common))
     np.testing.assert_allclose(losses(tmp_path / "fused"), losses(tmp_path / "plain"), rtol=5e-3)
@@ -200,7 +200,7 @@ def test_kernels_learn_as_plain_code_does(corpus, tmp_path):
 
 @pytest.mark.parametrize("softmax", ["full", "sampled", "adaptive"])
 def test_a_run_can_be_made_longer(corpus, tmp_path, softmax):
-    train(quick(corpus, tmp_path / "run", softmax=softmax, samples=8))
+    train(quick(corpus, tmp_path / "run", softmax=softmax, softmax_samples=8))
     longer = train(TrainSettings(resume=tmp_path / "run", steps=60, quiet=True))
     assert longer.progress.step == 60
     found = losses(tmp_path / "run")
@@ -212,7 +212,7 @@ def test_a_snapshot_of_a_recorded_step_leads_to_the_same_losses(corpus, tmp_path
     train(quick(corpus, tmp_path / "whole"))
     out = tmp_path / "parts"
     train(quick(corpus, out))
-    for path in (out / "snapshots").glob("000000030*"):
+    for path in (out / "checkpoints").glob("000000030*"):
         path.unlink()
     train(TrainSettings(resume=out, quiet=True))  # from step 20 on
     np.testing.assert_allclose(losses(out), losses(tmp_path / "whole"), rtol=0.02)
@@ -226,12 +226,12 @@ def test_more_distinct_words_than_before_are_no_trouble(corpus, tmp_path, monkey
     np.testing.assert_allclose(losses(tmp_path / "tight"), losses(tmp_path / "single"), rtol=0.02)
 
 
-def test_too_little_memory_is_told_with_what_to_change(corpus, tmp_path):
+def test_too_little_memory_is_reported_with_what_to_change(corpus, tmp_path):
     torch.cuda.empty_cache()
     total = torch.cuda.get_device_properties(0).total_memory
     torch.cuda.set_per_process_memory_fraction((torch.cuda.memory_reserved() + (64 << 20)) / total)
     try:
-        with pytest.raises(GpuMemoryError, match=r"smaller --batch.*--accumulate"):
-            train(quick(corpus, tmp_path / "run", batch=64, unroll=20, dim=4096))
+        with pytest.raises(GpuMemoryError, match=r"smaller --batch-size.*--grad-accumulation"):
+            train(quick(corpus, tmp_path / "run", batch_size=64, unroll_steps=20, dim=4096))
     finally:
         torch.cuda.set_per_process_memory_fraction(1.0)

@@ -23,7 +23,7 @@ from training.test_trainer import made_up_text, quick
 def prepared(folder, **changes):
     text = folder / "text.txt"
     text.write_text(made_up_text(), encoding="utf-8")
-    settings = {"heldout": 0.2, "min_count": 1, "workers": 1, **changes}
+    settings = {"heldout_share": 0.2, "min_count": 1, "workers": 1, **changes}
     prepare([text], folder / "data", PrepareSettings(**settings))
     return folder / "data"
 
@@ -40,8 +40,8 @@ def test_a_saved_model_predicts_held_out_text_as_it_did_in_training(run):
     corpus, out = run
     told = [row for row in read_metrics(out / "metrics.jsonl") if row["split"] == "heldout"][-1]
     found = heldout_perplexity(str(out / "best"), corpus)
-    assert found.forward == pytest.approx(told["ppl_forward"], rel=1e-6)
-    assert found.backward == pytest.approx(told["ppl_backward"], rel=1e-6)
+    assert found.forward == pytest.approx(told["perplexity_forward"], rel=1e-6)
+    assert found.backward == pytest.approx(told["perplexity_backward"], rel=1e-6)
     assert found.n_words > 0
     assert heldout_perplexity(str(out / "best"), corpus, most_words=10).n_predictions <= 100
 
@@ -80,8 +80,8 @@ def test_every_command_states_the_same_mean_of_both_directions(run, tmp_path, ca
     stated = [
         command(str(text)),
         command(str(corpus)),
-        (row["ppl_forward"], row["ppl_backward"], math.exp(row["loss"])),
-        (row["ppl_forward"], row["ppl_backward"], snapshot.progress.best_perplexity),
+        (row["perplexity_forward"], row["perplexity_backward"], math.exp(row["loss"])),
+        (row["perplexity_forward"], row["perplexity_backward"], snapshot.progress.best_perplexity),
         (64.0, 49.0, card.perplexity.mean),
         (64.0, 49.0, json.loads(card.to_json())["perplexity"]["mean"]),
     ]
@@ -104,6 +104,6 @@ def test_a_model_of_other_words_or_of_none_is_refused(run, tmp_path):
 
 def test_a_corpus_that_holds_nothing_out_is_named(run, tmp_path):
     _, out = run
-    corpus = prepared(tmp_path, heldout=0, vocabulary=out / "best" / "vocab.txt")
+    corpus = prepared(tmp_path, heldout_share=0, vocabulary=out / "best" / "vocab.txt")
     with pytest.raises(InputError, match="no held-out text"):
         heldout_perplexity(str(out / "best"), corpus)

@@ -60,13 +60,13 @@ def made_up_text(n_documents=40, seed=0, nouns=NOUNS):
 def corpus(tmp_path_factory):
     folder = tmp_path_factory.mktemp("corpus")
     (folder / "text.txt").write_text(made_up_text())
-    prepare([folder / "text.txt"], folder / "data", PrepareSettings(heldout=0.1, min_count=1))
+    prepare([folder / "text.txt"], folder / "data", PrepareSettings(heldout_share=0.1, min_count=1))
     return folder / "data"
 
 
 QUICK = {
-    "preset": "tiny", "batch": 4, "unroll": 5, "steps": 12, "log_every": 2, "validate_every": 4,
-    "checkpoint_every": 3, "device": "cpu", "quiet": True,
+    "preset": "tiny", "batch_size": 4, "unroll_steps": 5, "steps": 12, "log_every": 2,
+    "validate_every": 4, "checkpoint_every": 3, "device": "cpu", "quiet": True,
 }  # fmt: skip
 
 
@@ -106,14 +106,14 @@ def test_a_run_leaves_models_metrics_and_a_picture(corpus, tmp_path):
     assert [row["step"] for row in trained] == [2, 4, 6, 8, 10, 12]
     assert [row["step"] for row in measured] == [4, 8, 12]
     assert all({"step", "tokens", "loss"} <= set(row) for row in rows)
-    assert all(row["ppl_forward"] > 1 and row["ppl_backward"] > 1 for row in measured)
+    assert all(row["perplexity_forward"] > 1 and row["perplexity_backward"] > 1 for row in measured)
     assert (tmp_path / "run" / "curve.png").read_bytes().startswith(b"\x89PNG")
     for name in ("best", "last"):
         model = ELMo.from_pretrained(tmp_path / "run" / name)
         assert model.encode_tokens([["the", "cat"]])[0].shape == (3, 2, 32)
         checkpoint = open_model(tmp_path / "run" / name)
         assert checkpoint.softmax["weight"].shape[0] == len(checkpoint.vocabulary)
-    assert len(list((tmp_path / "run" / "snapshots").glob("*.safetensors"))) == 2
+    assert len(list((tmp_path / "run" / "checkpoints").glob("*.safetensors"))) == 2
     assert not list((tmp_path / "run").glob(".*"))
 
 
@@ -153,7 +153,9 @@ def test_a_run_of_minutes_ends(corpus, tmp_path):
 
 
 def test_a_run_stops_when_it_gets_no_better(corpus, tmp_path):
-    settings = quick(corpus, tmp_path / "run", steps=400, patience=2, rate=1e-12, validate_every=2)
+    settings = quick(
+        corpus, tmp_path / "run", steps=400, patience=2, learning_rate=1e-12, validate_every=2
+    )
     report = train(settings)
     assert report.progress.step < 400
     assert report.progress.n_worse == 2
@@ -162,24 +164,24 @@ def test_a_run_stops_when_it_gets_no_better(corpus, tmp_path):
 @pytest.mark.parametrize(
     "changes",
     [
-        {"softmax": "sampled", "samples": 8},
+        {"softmax": "sampled", "softmax_samples": 8},
         {"softmax": "adaptive"},
         {"cell": "gru"},
         {"layers": 1},
-        {"layers": 3, "dim": 24, "projection": 24},
-        {"reads": "words"},
-        {"reads": "words", "tie": True},
-        {"reads": "codepoints"},
+        {"layers": 3, "dim": 24, "projection_dim": 24},
+        {"input": "words"},
+        {"input": "words", "tie_embeddings": True},
+        {"input": "codepoints"},
         {"optimizer": "adagrad"},
-        {"accumulate": 3},
+        {"grad_accumulation": 3},
         {"precision": "bf16"},
-        {"shuffle": "sentences", "restarts": 1.0, "dropout": 0.5},
+        {"shuffle": "sentences", "state_reset_prob": 1.0, "dropout": 0.5},
         {"hdf5": True},
     ],
     ids=lambda changes: "-".join(map(str, changes)),
 )
 def test_every_kind_of_model_learns_and_resumes(corpus, tmp_path, changes):
-    settings = quick(corpus, tmp_path / "run", steps=60, rate=None, **changes)
+    settings = quick(corpus, tmp_path / "run", steps=60, learning_rate=None, **changes)
     report = train(settings.replace(steps=30))
     assert report.loss < 3
     model = ELMo.from_pretrained(tmp_path / "run" / "best")
@@ -200,14 +202,14 @@ def test_a_small_corpus_is_memorised_in_both_directions(tmp_path):
     heldout.write_text("".join(f"{sentence}\n" for sentence in sentences))
     settings = PrepareSettings(min_count=1, heldout_files=(str(heldout),))
     prepare([text], tmp_path / "data", settings)
-    run = quick(tmp_path / "data", tmp_path / "run", steps=200, rate=1e-2, dropout=0.0,
-                restarts=0.3, shuffle="sentences", validate_every=100)  # fmt: skip
+    run = quick(tmp_path / "data", tmp_path / "run", steps=200, learning_rate=1e-2, dropout=0.0,
+                state_reset_prob=0.3, shuffle="sentences", validate_every=100)  # fmt: skip
     train(run)
     last = [row for row in read_metrics(tmp_path / "run" / "metrics.jsonl")
             if row["split"] == "heldout"][-1]  # fmt: skip
     # The first word of a sentence is a guess among three, the rest is certain.
-    assert last["ppl_forward"] < 1.5
-    assert last["ppl_backward"] < 1.5
+    assert last["perplexity_forward"] < 1.5
+    assert last["perplexity_backward"] < 1.5
 
 
 @pytest.mark.parametrize("freeze", [True, False])
@@ -218,7 +220,7 @@ def test_a_word_model_starts_from_static_vectors(corpus, tmp_path, freeze):
     lines = (f"{word} {' '.join(map(str, vector))}" for word, vector in given.items())
     glove.write_text("\n".join(lines) + "\n")
     settings = quick(
-        corpus, tmp_path / "run", reads="words", word_vectors=glove, freeze_words=freeze
+        corpus, tmp_path / "run", input="words", word_vectors=glove, freeze_word_vectors=freeze
     )
     train(settings)
     model = open_model(tmp_path / "run" / "last")
@@ -235,7 +237,7 @@ def test_tensorboard_gets_every_row(corpus, tmp_path):
     events = EventAccumulator(str(tmp_path / "run" / "tensorboard"))
     events.Reload()
     rows = read_metrics(tmp_path / "run" / "metrics.jsonl")
-    for split, key in (("train", "loss"), ("heldout", "ppl_forward")):
+    for split, key in (("train", "loss"), ("heldout", "perplexity_forward")):
         wanted = [(row["step"], row[key]) for row in rows if row["split"] == split]
         found = [(event.step, event.value) for event in events.Scalars(f"{split}/{key}")]
         assert found == [(step, pytest.approx(value)) for step, value in wanted]
@@ -262,14 +264,16 @@ def test_adagrad_is_as_published(corpus, tmp_path):
     sums = [t for name, t in snapshot.tensors.items() if name.endswith(".sum")]
     assert sums
     assert all((t >= 1).all() for t in sums)  # the accumulator starts at 1
-    rates = [row["rate"] for row in read_metrics(tmp_path / "run" / "metrics.jsonl")
+    rates = [row["learning_rate"] for row in read_metrics(tmp_path / "run" / "metrics.jsonl")
              if row["split"] == "train"]  # fmt: skip
     assert rates == [0.2]
 
 
 def test_the_rate_rises_and_falls(corpus, tmp_path):
-    train(quick(corpus, tmp_path / "run", steps=40, warmup=4, rate=1e-2, log_every=1))
-    rates = [row["rate"] for row in read_metrics(tmp_path / "run" / "metrics.jsonl")
+    train(
+        quick(corpus, tmp_path / "run", steps=40, warmup_steps=4, learning_rate=1e-2, log_every=1)
+    )
+    rates = [row["learning_rate"] for row in read_metrics(tmp_path / "run" / "metrics.jsonl")
              if row["split"] == "train"]  # fmt: skip
     top = rates.index(max(rates))
     assert 2 <= top <= 5
@@ -332,7 +336,7 @@ def test_an_interrupted_run_saves_itself(corpus, uninterrupted, tmp_path, number
 def test_a_torn_snapshot_is_passed_over(corpus, uninterrupted, tmp_path, damage, capsys):
     out = tmp_path / "run"
     shutil.copytree(uninterrupted, out)
-    newest = max((out / "snapshots").glob("*.safetensors"))
+    newest = max((out / "checkpoints").glob("*.safetensors"))
     if damage == "cut":
         os.truncate(newest, newest.stat().st_size // 2)
     elif damage == "flipped":
@@ -352,11 +356,11 @@ def test_a_torn_snapshot_is_passed_over(corpus, uninterrupted, tmp_path, damage,
 def test_a_run_without_a_whole_snapshot_says_so(corpus, uninterrupted, tmp_path):
     out = tmp_path / "run"
     shutil.copytree(uninterrupted, out)
-    for path in (out / "snapshots").glob("*.sha256"):
+    for path in (out / "checkpoints").glob("*.sha256"):
         path.unlink()
-    with pytest.raises(WeightsError, match=r"no snapshot .* is whole"):
+    with pytest.raises(WeightsError, match=r"no checkpoint .* is complete"):
         train(TrainSettings(resume=out, quiet=True))
-    shutil.rmtree(out / "snapshots")
+    shutil.rmtree(out / "checkpoints")
     train(TrainSettings(resume=out, quiet=True))  # as if killed before the first one
     assert (out / "metrics.jsonl").read_bytes() == (uninterrupted / "metrics.jsonl").read_bytes()
 
@@ -402,7 +406,7 @@ def test_a_resumed_run_keeps_its_settings_and_its_corpus(corpus, uninterrupted, 
         train(TrainSettings(resume=out, dropout=0.7, quiet=True))
     (tmp_path / "text.txt").write_text(made_up_text(seed=5))
     other = tmp_path / "data"
-    prepare([tmp_path / "text.txt"], other, PrepareSettings(heldout=0.1, min_count=1))
+    prepare([tmp_path / "text.txt"], other, PrepareSettings(heldout_share=0.1, min_count=1))
     run = json.loads((out / "run.json").read_text())
     (out / "run.json").write_text(json.dumps(run | {"data": str(other)}))
     with pytest.raises(ElmoError, match=r"content has changed|size mismatch|vocabulary"):
@@ -436,7 +440,7 @@ def run_in_two_processes(program, arguments):
 
 
 def test_two_processes_equal_one_on_the_joined_batch(corpus, tmp_path):
-    changes = {"dropout": 0.0, "steps": 20, "softmax": "sampled", "samples": 8}
+    changes = {"dropout": 0.0, "steps": 20, "softmax": "sampled", "softmax_samples": 8}
     train(quick(corpus, tmp_path / "one", **changes))
     two = quick(corpus, tmp_path / "two", **changes)
     done = run_in_two_processes(["-m", "elmo"], ["train", *flags(two)])
@@ -485,45 +489,48 @@ def heldout_rows(run):
 
 
 def test_fine_tuning_lowers_perplexity_on_another_domain(corpus, tmp_path):
-    train(quick(corpus, tmp_path / "base", steps=150, rate=5e-3, hdf5=True))
+    train(quick(corpus, tmp_path / "base", steps=150, learning_rate=5e-3, hdf5=True))
     other = tmp_path / "other.txt"
     other.write_text(made_up_text(60, seed=3, nouns=["sun", "moon", "star", "cloud", "cat"]))
-    settings = TrainSettings(out=tmp_path / "tuned", batch=4, unroll=5, validate_every=50,
-                             quiet=True, device="cpu", rate=5e-3)  # fmt: skip
+    settings = TrainSettings(out=tmp_path / "tuned", batch_size=4, unroll_steps=5,
+                             validate_every=50, quiet=True, device="cpu",
+                             learning_rate=5e-3)  # fmt: skip
     report = finetune(str(tmp_path / "base" / "best"), [other], settings)
     before, *_, after = heldout_rows(tmp_path / "tuned")
     assert before["step"] == 0
-    assert after["ppl_forward"] < 0.8 * before["ppl_forward"]
-    assert after["ppl_backward"] < 0.8 * before["ppl_backward"]
+    assert after["perplexity_forward"] < 0.8 * before["perplexity_forward"]
+    assert after["perplexity_backward"] < 0.8 * before["perplexity_backward"]
     assert report.finished
 
 
 def test_fine_tuning_without_an_output_layer_learns_one_first(corpus, tmp_path):
-    train(quick(corpus, tmp_path / "base", steps=60, rate=5e-3))
+    train(quick(corpus, tmp_path / "base", steps=60, learning_rate=5e-3))
     base = open_model(tmp_path / "base" / "best")
     bare = tmp_path / "bare"
     shutil.copytree(tmp_path / "base" / "best", bare)
     (bare / "softmax.safetensors").unlink()
     (bare / "vocab.txt").unlink()
-    steps = {"steps": 20, "checkpoint_every": 5, "keep": 9, "rate": 1e-3}
-    settings = quick(None, tmp_path / "tuned", **steps).replace(head_share=0.5, hdf5=True)
+    steps = {"steps": 20, "checkpoint_every": 5, "keep_checkpoints": 9, "learning_rate": 1e-3}
+    settings = quick(None, tmp_path / "tuned", **steps).replace(frozen_share=0.5, hdf5=True)
     finetune(str(bare), [corpus], settings)
     for step, is_frozen in ((5, True), (10, True), (15, False)):
-        path = tmp_path / "tuned" / "snapshots"
+        path = tmp_path / "tuned" / "checkpoints"
         newest = path / f"{step:09d}.safetensors"
         from safetensors.torch import load_file
 
         tensors = load_file(newest)
         same = [torch.equal(tensors[f"model.bilm.{n}"], t) for n, t in base.tensors.items()]
         assert all(same) if is_frozen else not any(same)
-    assert heldout_rows(tmp_path / "tuned")[-1]["ppl_forward"] < 1e3
+    assert heldout_rows(tmp_path / "tuned")[-1]["perplexity_forward"] < 1e3
     published = open_model(tmp_path / "tuned" / "best-hdf5")
     assert published.softmax
     assert published.fingerprint() == open_model(tmp_path / "tuned" / "best").fingerprint()
 
 
 def test_lower_layers_learn_more_slowly(corpus, tmp_path):
-    settings = quick(corpus, tmp_path / "run", steps=1, layer_decay=0.5, rate=1e-3, warmup=0)
+    settings = quick(
+        corpus, tmp_path / "run", steps=1, layer_decay=0.5, learning_rate=1e-3, warmup_steps=0
+    )
     train(settings)
     from elmo.training.build import build_model
     from elmo.training.corpus.shards import Corpus
@@ -558,17 +565,20 @@ def test_a_run_that_diverges_stops_and_keeps_the_last_good_snapshot(corpus, tmp_
             lambda *a: dataclasses.replace(real(*a), loss_factor=float("nan")),
         )
         with pytest.raises(
-            DivergedError, match=r"step 7 .*another --out .*lower --rate.*000006.safetensors is"
+            DivergedError,
+            match=r"step 7 .*another --out .*lower --learning-rate.*000006.safetensors is",
         ):
             train(TrainSettings(resume=tmp_path / "run", steps=12, quiet=True))
-        with pytest.raises(DivergedError, match=r"step 1 .*lower --rate or --clip$"):
+        with pytest.raises(DivergedError, match=r"step 1 .*lower --learning-rate or --grad-clip$"):
             train(settings.replace(out=tmp_path / "other"))
     assert load_snapshot(tmp_path / "run")[0].progress == good.progress
 
 
 def test_a_rate_that_is_far_too_high_ends_in_a_clear_error(corpus, tmp_path, capsys):
     out = tmp_path / "run"
-    settings = quick(corpus, out, steps=200, rate=1e30, optimizer="adagrad", clip=1e30)
+    settings = quick(
+        corpus, out, steps=200, learning_rate=1e30, optimizer="adagrad", grad_clip=1e30
+    )
     assert main(["train", *flags(settings)]) == 1
     assert "diverged" in capsys.readouterr().err
 
@@ -577,7 +587,7 @@ def test_a_full_disk_stops_the_run_and_keeps_what_was_saved(corpus, tmp_path):
     out = tmp_path / "run"
     settings = quick(corpus, out, **LONG)
     train(settings.replace(steps=5))
-    size = max(path.stat().st_size for path in (out / "snapshots").iterdir())
+    size = max(path.stat().st_size for path in (out / "checkpoints").iterdir())
 
     def small_files():
         resource.setrlimit(resource.RLIMIT_FSIZE, (size // 2, size // 2))
@@ -589,21 +599,21 @@ def test_a_full_disk_stops_the_run_and_keeps_what_was_saved(corpus, tmp_path):
     assert "Traceback" not in told
     assert "--resume" in told
     assert load_snapshot(out)[0].progress.step == 5
-    assert not list((out / "snapshots").glob(".*"))
+    assert not list((out / "checkpoints").glob(".*"))
     assert train(TrainSettings(resume=out, steps=10, quiet=True)).progress.step == 10
 
 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"batch": 10_000}, "smaller --batch"),
+        ({"batch_size": 10_000}, "smaller --batch-size"),
         ({"steps": 0}, "steps is 0"),
         ({"dropout": 1.0}, "dropout is 1.0"),
-        ({"tie": True}, "--reads words"),
-        ({"word_vectors": Path("glove.txt")}, "--reads words"),
+        ({"tie_embeddings": True}, "--input words"),
+        ({"word_vectors": Path("glove.txt")}, "--input words"),
         ({"device": "cuda:99"}, "cannot be used"),
         ({"preset": "huge"}, "one of tiny"),
-        ({"start_from": "/no/such/model"}, "no such"),
+        ({"init_from": "/no/such/model"}, "no such"),
     ],
     ids=lambda value: str(value)[:20],
 )
@@ -613,7 +623,9 @@ def test_settings_that_cannot_work_are_named(corpus, tmp_path, changes, message)
 
 
 def test_a_corpus_with_few_documents_is_told(corpus, tmp_path, capsys):
-    settings = quick(corpus, tmp_path / "run", steps=1, batch=64, unroll=2).replace(quiet=False)
+    settings = quick(corpus, tmp_path / "run", steps=1, batch_size=64, unroll_steps=2).replace(
+        quiet=False
+    )
     train(settings)
     assert "--shuffle sentences" in capsys.readouterr().err
     train(settings.replace(out=tmp_path / "other", shuffle="sentences"))
@@ -650,7 +662,7 @@ def test_the_help_of_finetune_leaves_out_what_the_model_decides(capsys):
         assert main([command, "--help"]) == 0
         said = capsys.readouterr().out
         assert ("--preset CHOICE" in said) == shown
-        assert ("--start-from STR" in said) == shown
+        assert ("--init-from STR" in said) == shown
         assert "--minutes" in said
 
 

@@ -42,14 +42,14 @@ def prepare(
             f"elmo prepare needs CORPUS and OUT, received only {paths[0]!r}; see elmo prepare "
             "--help"
         )
-    *corpus, last = paths
+    *inputs, last = paths
     out = Path(last)
     try:
-        report = prepare_corpus(corpus, out, settings, show_progress=not quiet)
+        report = prepare_corpus(inputs, out, settings, show_progress=not quiet)
     except KeyboardInterrupt:
-        say(f"interrupted; what was done in {out} is kept: run the same with --resume to go on")
+        say(f"interrupted; what was done in {out} is kept: run the same with --resume")
         return STOPPED
-    if report is None:
+    if report.was_complete:
         if not quiet:
             say(f"{out} is complete: nothing to do")
         return DONE

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from cyclopts import App, ArgumentCollection, Parameter
+from cyclopts import ArgumentCollection, Parameter
 
-from elmo.cli.main import DONE, STOPPED, Flags, app, print_panel, read_config, say
-from elmo.runtime.tables import counted
+from elmo.cli.main import DONE, STOPPED, App, Flags, app, print_panel, read_config, say
 from elmo.settings import TokenizerName
 from elmo.training.settings import LENGTHS, TrainSettings
 
@@ -19,10 +17,10 @@ if TYPE_CHECKING:
 
 _TRAIN = TrainSettings()
 _KNOWN_OF_THE_MODEL = (
-    *("--data", "--resume", "--start-from"),
-    *("--preset", "--reads", "--cell", "--layers", "--dim", "--projection"),
+    *("--data", "--resume", "--init-from"),
+    *("--preset", "--input", "--cell", "--layers", "--dim", "--projection-dim"),
 )
-"""Flags of `train` that mean nothing where a model and a text are given."""
+"""Flags of `train` that the model decides."""
 
 
 def _read_config(app: App, commands: tuple[str, ...], arguments: ArgumentCollection) -> None:
@@ -41,7 +39,7 @@ def train(
     config: Path | None = None,
     settings: Annotated[TrainSettings, Flags] = _TRAIN,
 ) -> int:
-    """Train a biLM on a prepared corpus, or go on with a run that was stopped.
+    """Train a biLM on a prepared corpus, or resume a run.
 
     Under torchrun, every process runs this command; see the README.
 
@@ -55,7 +53,7 @@ def train(
     from elmo.training.trainer import train
 
     del config  # read by `_read_config`
-    return _tell(train(settings))
+    return _show(train(settings))
 
 
 @app.command(config=_read_config, help_formatter=partial(print_panel, without=_KNOWN_OF_THE_MODEL))
@@ -65,14 +63,14 @@ def finetune(
     /,
     *,
     config: Path | None = None,
-    tokenizer: TokenizerName = "whitespace",
+    tokenizer: TokenizerName | None = None,
     vocab_size: int | None = None,
     settings: Annotated[TrainSettings, Flags] = _TRAIN,
 ) -> int:
-    """Go on training a model on text of a domain; needs --out.
+    """Train a model further on text of a domain; needs --out.
 
     Published weights have no output layer: a new one is learned first, with the layers below it
-    frozen, then all of them, the lower the more slowly.
+    frozen, then all layers, with discriminative learning rates.
 
     Parameters
     ----------
@@ -84,11 +82,12 @@ def finetune(
     config
         TOML file whose keys are the names of these flags; a flag that is given wins.
     tokenizer
-        How text files are split into words.
+        How text files are split into words; by default as the model's own texts were, else at
+        white space.
     vocab_size
         Words that a new output layer knows, if text files are given.
     settings
-        How. One pass over the text if no length is given, two if the output layer is new.
+        How. One epoch if no length is given, two if the output layer is new.
     """
     from elmo.hub.names import default_model
     from elmo.training.finetune import finetune
@@ -96,27 +95,12 @@ def finetune(
     del config  # read by `_read_config`
     if corpus is None:
         model, corpus = default_model(), [Path(model)]
-    return _tell(finetune(model, corpus, settings, tokenizer, vocab_size))
+    return _show(finetune(model, corpus, settings, tokenizer=tokenizer, vocab_size=vocab_size))
 
 
-def _tell(report: TrainReport) -> int:
-    if not report.is_first:
-        return DONE if report.finished else STOPPED
-    progress = report.progress
-    # Nothing was trained where a run that is finished was resumed.
-    loss = "" if math.isnan(report.loss) else f", training loss {report.loss:.3f}"
-    say(
-        f"{report.out}: step {progress.step:,}, {counted(progress.tokens, 'word')} in "
-        f"{progress.seconds:,.0f} s, {report.words_per_second:,.0f} words/s{loss}"
-    )
-    if not report.finished:
-        say(f"interrupted and saved: elmo train --resume {report.out} goes on")
-        return STOPPED
-    if progress.best_perplexity is not None:
-        say(
-            f"best held-out perplexity {progress.best_perplexity:,.2f} (of both directions) at "
-            f"step {progress.best_step:,}: {report.out / 'best'}"
-        )
-    if report.curve is None:
-        say("no picture of the run; it needs matplotlib: pip install matplotlib")
-    return DONE
+def _show(report: TrainReport) -> int:
+    if report.is_first:
+        say(str(report))
+        if report.finished and report.curve is None:
+            say("no picture of the loss curve: pip install matplotlib draws it")
+    return DONE if report.finished else STOPPED

@@ -13,8 +13,7 @@ from elmo.errors import ConfigError
 from elmo.hub.names import open_model
 from elmo.lm.output_base import OutputLayer
 from elmo.lm.softmax import load_output_layer, make_output_layer
-from elmo.model.bilm import BiLM
-from elmo.model.checkpoint import Checkpoint
+from elmo.model.bilm import BiLM, Checkpoint
 from elmo.model.layers import WordEncoder
 from elmo.settings import SoftmaxKind
 from elmo.text.alphabet import Alphabet
@@ -29,7 +28,7 @@ _FULL_SOFTMAX_WORDS = 5_000
 """Vocabulary up to which the full softmax is the default: it is exact and hardly slower."""
 _MOST_SAMPLES = 8192
 """Candidates of the sampled softmax as published, for 793,471 words."""
-_HEAD_SHARE = 0.3
+_FROZEN_SHARE = 0.3
 """Fraction of a run after which a new output layer no longer disturbs the layers below it."""
 _BY_CODEPOINT = ("tutorial", "novel")
 """Presets whose models read code points by default."""
@@ -39,7 +38,7 @@ _BATCH = {"tiny": 16, "tutorial": 16, "novel": 32}
 
 def batch_rows(settings: TrainSettings) -> int:
     """Return the number of streams in a batch."""
-    return settings.batch or _BATCH.get(settings.preset, 128)
+    return settings.batch_size or _BATCH.get(settings.preset, 128)
 
 
 def model_ids(model: LanguageModel, vocabulary: Vocabulary) -> WordIds:
@@ -52,7 +51,7 @@ class Built:
     """A model to be trained."""
 
     model: LanguageModel
-    head_share: float
+    frozen_share: float
     """Fraction of the run in which only the output layer learns."""
     notes: list[str]
     """What the user should know about how it was made."""
@@ -66,27 +65,29 @@ def build_model(settings: TrainSettings, vocabulary: Vocabulary) -> Built:
         vocabulary: The words of the corpus.
     """
     notes: list[str] = []
-    head_share = settings.head_share or 0.0
+    frozen_share = settings.frozen_share or 0.0
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(settings.seed)
-        if settings.start_from is None:
+        if settings.init_from is None:
             bilm = _random_bilm(settings, vocabulary)
             output = _random_output(settings, vocabulary, bilm)
         else:
-            checkpoint = open_model(settings.start_from)
+            checkpoint = open_model(settings.init_from)
             bilm = _loaded_bilm(settings, checkpoint, vocabulary)
             output, note = _loaded_output(settings, checkpoint, vocabulary, bilm)
             notes.append(note)
-            if settings.head_share is None and not checkpoint.softmax:
-                head_share = _HEAD_SHARE
+            if settings.frozen_share is None and not checkpoint.softmax:
+                frozen_share = _FROZEN_SHARE
         if settings.word_vectors is not None:
             notes.append(_start_from_static_vectors(settings, bilm, vocabulary))
-    if settings.freeze_words:
-        _require_words(settings, bilm, "--freeze-words").embedding.weight.requires_grad_(False)
+    if settings.freeze_word_vectors:
+        _require_words(settings, bilm, "--freeze-word-vectors").embedding.weight.requires_grad_(
+            False
+        )
     if settings.compile:
         bilm.words.compile(dynamic=True)
     model = LanguageModel(bilm, output, settings.dropout, settings.kernels == "auto")
-    return Built(model, head_share, notes)
+    return Built(model, frozen_share, notes)
 
 
 def to_checkpoint(model: LanguageModel, vocabulary: Vocabulary) -> Checkpoint:
@@ -107,14 +108,14 @@ def _random_bilm(settings: TrainSettings, vocabulary: Vocabulary) -> BiLM:
         "cell": settings.cell,
         "n_layers": settings.layers,
         "dim": settings.dim,
-        "projection_dim": settings.projection,
+        "projection_dim": settings.projection_dim,
     }
     changes = {name: value for name, value in named.items() if value is not None}
-    reads = settings.reads or ("codepoints" if settings.preset in _BY_CODEPOINT else "characters")
-    if reads == "words":
+    kind = settings.input or ("codepoints" if settings.preset in _BY_CODEPOINT else "characters")
+    if kind == "words":
         config = ElmoConfig.preset(settings.preset, n_words=len(vocabulary), **changes)
         return BiLM(config, vocabulary)
-    if reads == "characters":
+    if kind == "characters":
         return BiLM(ElmoConfig.preset(settings.preset, **changes))
     alphabet = Alphabet.build(vocabulary.words)
     config = ElmoConfig.preset(settings.preset, n_characters=alphabet.n_characters, **changes)
@@ -129,14 +130,14 @@ def _softmax_kind(settings: TrainSettings, vocabulary: Vocabulary) -> SoftmaxKin
 
 def _n_samples(settings: TrainSettings, vocabulary: Vocabulary) -> int:
     """Return the number of candidates; of a small vocabulary an eighth is enough."""
-    return settings.samples or max(512, min(_MOST_SAMPLES, len(vocabulary) // 8))
+    return settings.softmax_samples or max(512, min(_MOST_SAMPLES, len(vocabulary) // 8))
 
 
 def _random_output(settings: TrainSettings, vocabulary: Vocabulary, bilm: BiLM) -> OutputLayer:
     kind = _softmax_kind(settings, vocabulary)
     tied = None
-    if settings.tie:
-        tied = _require_words(settings, bilm, "--tie").embedding.weight
+    if settings.tie_embeddings:
+        tied = _require_words(settings, bilm, "--tie-embeddings").embedding.weight
     samples = _n_samples(settings, vocabulary)
     return make_output_layer(kind, len(vocabulary), bilm.config.projection_dim, samples, tied)
 
@@ -155,7 +156,7 @@ def _start_from_static_vectors(settings: TrainSettings, bilm: BiLM, vocabulary: 
 
 def _require_words(settings: TrainSettings, bilm: BiLM, flag: str) -> WordEncoder:
     if not isinstance(bilm.words, WordEncoder):
-        raise ConfigError(f"{flag} needs a model that reads words: give --reads words, too")
+        raise ConfigError(f"{flag} needs a model that reads words: give --input words, too")
     return bilm.words
 
 
@@ -166,9 +167,9 @@ def _loaded_bilm(settings: TrainSettings, checkpoint: Checkpoint, vocabulary: Vo
     same = checkpoint.vocabulary is None or checkpoint.vocabulary.words == vocabulary.words
     if not checkpoint.config.reads_characters and not same:
         raise ConfigError(
-            f"{settings.start_from} reads {checkpoint.config.n_words:,} words, the corpus has a "
+            f"{settings.init_from} reads {checkpoint.config.n_words:,} words, the corpus has a "
             f"vocabulary of {len(vocabulary):,} others; prepare it with "
-            f"--vocabulary {settings.start_from}/vocab.txt"
+            f"--vocabulary {settings.init_from}/vocab.txt"
         )
     bilm = BiLM.from_checkpoint(checkpoint)
     bilm.load_state_dict({k: t.clone() for k, t in bilm.state_dict().items()}, assign=True)
@@ -181,7 +182,7 @@ def _loaded_output(
     """Return the output layer, or the rows of it that fit the vocabulary, and a note about it."""
     if not checkpoint.softmax:
         return _random_output(settings, vocabulary, bilm), (
-            f"{settings.start_from} has no output layer: a new one is learned"
+            f"{settings.init_from} has no output layer: a new one is learned"
         )
     assert checkpoint.vocabulary is not None
     if checkpoint.vocabulary.words == vocabulary.words:

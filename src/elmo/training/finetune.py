@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from elmo.errors import ConfigError
 from elmo.hub.names import open_model
@@ -16,50 +18,59 @@ from elmo.training.trainer import TrainReport, train
 LEARNING_RATE = 1e-3
 LAYER_DECAY = 0.6
 """Factor of the learning rate from each layer to the one below it."""
-HELDOUT = 0.05
+HELDOUT_SHARE = 0.05
 """Fraction of the text to hold out: more than by default, as there is less text."""
 
 
 def finetune(
-    model: str,
-    corpus: list[Path],
-    settings: TrainSettings,
-    tokenizer: TokenizerName = "whitespace",
+    model: str | Path,
+    inputs: Sequence[Path | str] | Path | str,
+    settings: TrainSettings | None = None,
+    *,
+    tokenizer: TokenizerName | None = None,
     vocab_size: int | None = None,
+    **changes: Any,
 ) -> TrainReport:
     """Train a model further on text of a domain.
+
+        elmo.finetune("small-en", ["letters.txt"], out="tuned")
 
     Without an output layer (published weights have none) a new one is learned first, with the
     layers below frozen, then all layers, with discriminative learning rates.
 
     Args:
-        model: Folder, weights file or Hub repository.
-        corpus: A folder that `elmo prepare` wrote, or text files.
+        model: Name, folder, weights file or Hub repository.
+        inputs: A folder that `elmo prepare` wrote, or text files.
         settings: How; its `out` is needed. By default one epoch, two if the output layer is new.
-        tokenizer: How text files are split.
+        tokenizer: How text files are split; by default as the model's own texts were, else
+            whitespace.
         vocab_size: Words of a new output layer, if text files are given.
+        **changes: Fields of `TrainSettings`, over those of `settings`.
     """
+    settings = (settings or TrainSettings()).replace(**changes)
     if settings.out is None:
         raise ConfigError("fine-tuning needs --out, a folder for the run")
-    checkpoint = open_model(model)
+    checkpoint = open_model(str(model))
     known = checkpoint.vocabulary if checkpoint.softmax else None
-    if len(corpus) == 1 and (corpus[0] / MANIFEST_FILE).is_file():
-        data = corpus[0]
+    places = [inputs] if isinstance(inputs, Path | str) else list(inputs)
+    if len(places) == 1 and (Path(places[0]) / MANIFEST_FILE).is_file():
+        data = Path(places[0])
     else:
         data = settings.out / "corpus"
-        how = PrepareSettings(tokenizer=tokenizer, resume=True, heldout=HELDOUT)
+        name = tokenizer or "whitespace"
+        how = PrepareSettings(tokenizer=name, resume=True, heldout_share=HELDOUT_SHARE)
         if vocab_size is not None:
             how = how.replace(vocab_size=vocab_size)
         if known is not None:  # the words of the output layer
             settings.out.mkdir(parents=True, exist_ok=True)
             known.write(settings.out / "vocab.txt")
             how = how.replace(vocabulary=settings.out / "vocab.txt")
-        prepare(corpus, data, how, show_progress=not settings.quiet)
-    changes: dict[str, object] = {"start_from": model, "data": data}
+        prepare(places, data, how, show_progress=not settings.quiet)
+    defaults: dict[str, object] = {}
     if all(getattr(settings, name) is None for name in LENGTHS):
-        changes["epochs"] = 2.0 if known is None else 1.0
-    if settings.rate is None and settings.optimizer == "adamw":
-        changes["rate"] = LEARNING_RATE
+        defaults["epochs"] = 2.0 if known is None else 1.0
+    if settings.learning_rate is None and settings.optimizer == "adamw":
+        defaults["learning_rate"] = LEARNING_RATE
     if settings.layer_decay == 1.0:
-        changes["layer_decay"] = LAYER_DECAY
-    return train(settings.replace(**changes))
+        defaults["layer_decay"] = LAYER_DECAY
+    return train(settings, init_from=str(model), data=data, **defaults)

@@ -62,7 +62,7 @@ class Gradients:
             return
         self._head_only = head_only
         self.model.bilm.requires_grad_(not head_only)
-        if self._settings.freeze_words:
+        if self._settings.freeze_word_vectors:
             self.model.bilm.words.requires_grad_(False)
         self.model.output.requires_grad_(True)
         self._parallel = self.model
@@ -106,7 +106,7 @@ class Gradients:
 
     def _sum(self, batches: Iterator[tuple[Batch, Position]], step: int) -> tuple[int, Position]:
         """Sum and clip the gradients of a step's batches."""
-        accumulate = self._settings.accumulate
+        accumulate = self._settings.grad_accumulation
         self._optimizer.zero_grad(set_to_none=True)
         n_tokens = 0
         for part in range(accumulate):
@@ -122,7 +122,7 @@ class Gradients:
         """Add the gradients of a batch."""
         with self._autocast():
             losses, hidden, memory = self._parallel(*batch.parts, *self.state, seed)
-        factor = self._hyperparameters.loss_factor / self._settings.accumulate
+        factor = self._hyperparameters.loss_factor / self._settings.grad_accumulation
         (losses.mean() * factor).backward()
         self.state = State(hidden, memory)
         self.losses += losses.detach().double()
@@ -140,10 +140,10 @@ class Gradients:
         """Return a step as a CUDA graph, where that is possible."""
         settings = self._settings
         if (
-            settings.no_graphs
+            settings.no_cuda_graphs
             or self._processes.device.type != "cuda"
             or self._processes.world > 1
-            or settings.accumulate > 1
+            or settings.grad_accumulation > 1
             or settings.compile
             or isinstance(self.model.output, AdaptiveSoftmax)  # its shapes depend on the targets
         ):

@@ -67,11 +67,11 @@ def heldout_perplexity(
             f"{name} predicts {len(known):,} words that are not the {len(expected):,} of the "
             f"vocabulary of {folder}: prepare the text with --vocabulary and the model's vocab.txt"
         )
-    settings = TrainSettings(start_from=name, data=folder)
+    settings = TrainSettings(init_from=name, data=folder)
     model = build_model(settings, corpus.vocabulary).model.to(place)
-    streams = heldout_streams(corpus, model, settings.unroll)
+    streams = heldout_streams(corpus, model, settings.unroll_steps)
     if streams is None:
-        raise InputError(f"{folder} has no held-out text: prepare it with --heldout above 0")
+        raise InputError(f"{folder} has no held-out text: prepare it with --heldout-share above 0")
     limit = None if most_words is None else -(-most_words // streams.rows)
     windows = streams.windows_per_epoch
     total = windows if limit is None else min(windows, -(-limit // streams.unroll))

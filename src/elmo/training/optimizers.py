@@ -39,10 +39,11 @@ def hyperparameters(settings: TrainSettings, batch: int) -> Hyperparameters:
         batch: Streams in a batch.
     """
     if settings.optimizer == "adagrad":
-        return Hyperparameters(settings.rate or 0.2, settings.clip or 10.0, float(settings.unroll))
-    tokens = batch * settings.unroll * settings.accumulate
+        rate, clip = settings.learning_rate or 0.2, settings.grad_clip or 10.0
+        return Hyperparameters(rate, clip, float(settings.unroll_steps))
+    tokens = batch * settings.unroll_steps * settings.grad_accumulation
     rate = 1e-3 * min(4.0, max(1.0, math.sqrt(tokens / _REFERENCE_TOKENS)))
-    return Hyperparameters(settings.rate or rate, settings.clip or 1.0, 1.0)
+    return Hyperparameters(settings.learning_rate or rate, settings.grad_clip or 1.0, 1.0)
 
 
 def make_optimizer(
@@ -101,8 +102,8 @@ def set_rate(
     """
     if settings.optimizer == "adamw":
         # `done / step` is the fraction that a step takes: warm-up lasts at most a tenth of the run.
-        tenth = 0.1 * step / done if done > 0 else settings.warmup
-        rising = min(1.0, (step + 1) / max(1.0, min(settings.warmup, tenth)))
+        tenth = 0.1 * step / done if done > 0 else settings.warmup_steps
+        rising = min(1.0, (step + 1) / max(1.0, min(settings.warmup_steps, tenth)))
         falling = 0.5 * (1 + math.cos(math.pi * min(1.0, done)))
         rate *= rising * max(_FINAL_FACTOR, falling)
     for group in optimizer.param_groups:

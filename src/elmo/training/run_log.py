@@ -95,7 +95,7 @@ class RunLog:
         speed = (progress.tokens - tokens_before) / max(1e-9, now - before)
         self._last = (now, progress.tokens)
         if self._files:
-            row = {"step": progress.step, "seconds": progress.seconds, "words_per_second": speed}
+            row = {"step": progress.step, "seconds": progress.seconds, "tokens_per_second": speed}
             self._files[1].write(row)
         self._bar.set_postfix_str(
             f"step {progress.step:,}, epoch {epoch:.2f}, {progress.tokens:,} tokens, "
@@ -148,7 +148,7 @@ def draw_curve(rows: Iterable[Row], path: Path) -> bool:
         axes.plot(tokens, perplexity, color="0.6", linewidth=1, label="training")
     for direction in ("forward", "backward") if heldout else ():
         tokens = [row["tokens"] for row in heldout]
-        perplexity = [row[f"ppl_{direction}"] for row in heldout]
+        perplexity = [row[f"perplexity_{direction}"] for row in heldout]
         axes.plot(tokens, perplexity, marker="o", markersize=3, label=f"held-out, {direction}")
     axes.set_yscale("log")
     axes.yaxis.set_minor_locator(LogLocator(subs=(2, 5)))

@@ -20,7 +20,7 @@ from torch import Tensor
 from elmo.errors import WeightsError
 from elmo.runtime.files import output_errors, remove_partial_files, replacing, sha256_of, write_text
 
-FOLDER = "snapshots"
+FOLDER = "checkpoints"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,7 +69,7 @@ def save_snapshot(folder: Path, snapshot: Snapshot, keep: int) -> Path:
     tensors = {
         name: tensor.detach().cpu().contiguous() for name, tensor in snapshot.tensors.items()
     }
-    advice = f"resume from the snapshot before it with elmo train --resume {folder}"
+    advice = f"resume from the checkpoint before it with elmo train --resume {folder}"
     with output_errors(path, advice):
         path.parent.mkdir(parents=True, exist_ok=True)
         remove_partial_files(path.parent)
@@ -97,8 +97,8 @@ def load_snapshot(folder: Path) -> tuple[Snapshot | None, list[str]]:
             return _read(path), notes
         notes.append(f"{path} {problem}: going back to the one before")
     if notes:
-        raise WeightsError(f"no snapshot in {folder / FOLDER} is whole: {'; '.join(notes)}")
-    return None, ["the run was stopped before its first snapshot: it starts again"]
+        raise WeightsError(f"no checkpoint in {folder / FOLDER} is complete: {'; '.join(notes)}")
+    return None, ["the run was stopped before its first checkpoint: it starts again"]
 
 
 def newest_snapshot(folder: Path) -> Path | None:

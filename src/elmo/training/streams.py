@@ -159,7 +159,8 @@ class Streams:
         if self.windows_per_epoch == 0:
             raise InputError(
                 f"the corpus has {self.tokens_per_epoch:,} tokens, fewer than one step of "
-                f"{rows} streams of {unroll} tokens; choose a smaller --batch or --unroll"
+                f"{rows} streams of {unroll} tokens; choose a smaller "
+                "--batch-size or --unroll-steps"
             )
         self._plans = _Plans(self._make_plan)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import dataclasses
 import json
 import math
@@ -10,7 +11,9 @@ import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
+from html import escape
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -30,6 +33,7 @@ from elmo.runtime.files import LOCK_FILE, lock_output, output_errors, write_text
 from elmo.runtime.interrupts import stop_signals
 from elmo.runtime.metrics_file import CURVE_FILE, METRICS_FILE, read_metrics
 from elmo.runtime.optimizer_state import optimizer_tensors, restore_optimizer
+from elmo.runtime.tables import counted
 from elmo.training.build import batch_rows, build_model, model_ids, to_checkpoint
 from elmo.training.corpus.shards import Corpus
 from elmo.training.gradients import Gradients
@@ -65,21 +69,59 @@ class TrainReport:
     """False if it was interrupted and can be resumed."""
     loss: float
     """Mean training loss since the last row of metrics."""
-    words_per_second: float
+    tokens_per_second: float
     curve: Path | None
     is_first: bool = True
     """Whether this is the first process, which writes messages and knows what was measured."""
 
+    @property
+    def best(self) -> Path:
+        """The folder of the model with the lowest held-out perplexity."""
+        return self.out / BEST
 
-def train(settings: TrainSettings) -> TrainReport:
+    def __str__(self) -> str:
+        progress = self.progress
+        # Nothing was trained where a run that is finished was resumed.
+        loss = "" if math.isnan(self.loss) else f", training loss {self.loss:.3f}"
+        lines = [
+            f"{self.out}: step {progress.step:,}, {counted(progress.tokens, 'token')} in "
+            f"{progress.seconds:,.0f} s, {self.tokens_per_second:,.0f} tokens/s{loss}"
+        ]
+        if not self.finished:
+            lines.append(f"interrupted and saved: elmo train --resume {self.out} continues")
+        elif progress.best_perplexity is not None:
+            lines.append(
+                f"best held-out perplexity {progress.best_perplexity:,.2f} (geometric mean of both "
+                f"directions) at step {progress.best_step:,}: {self.best}"
+            )
+        return "\n".join(lines)
+
+    def _repr_png_(self) -> bytes | None:
+        """Return the loss curve for a notebook."""
+        return None if self.curve is None else self.curve.read_bytes()
+
+    def _repr_html_(self) -> str:
+        """Return the summary and the loss curve for a notebook."""
+        picture = self._repr_png_()
+        if picture is None:
+            return f"<pre>{escape(str(self))}</pre>"
+        data = base64.b64encode(picture).decode()
+        return f'<pre>{escape(str(self))}</pre><img src="data:image/png;base64,{data}">'
+
+
+def train(settings: TrainSettings | None = None, **changes: Any) -> TrainReport:
     """Train a biLM, or resume a run.
 
-    Under `torchrun` every process calls this; the first one writes.
+        elmo.train(data="data", out="run", preset="tutorial", minutes=15)
+
+    Ctrl-C, and in a notebook the interruption of its kernel, ends the run after a step with a
+    checkpoint. Under `torchrun` every process calls this; the first one writes.
 
     Args:
         settings: How; with `resume`, all but the length comes from the run's folder.
+        **changes: Fields of `TrainSettings`, over those of `settings`.
     """
-    settings = _complete(settings)
+    settings = _complete((settings or TrainSettings()).replace(**changes))
     with (
         join_processes(settings.device) as processes,
         _memory_errors(settings),
@@ -97,8 +139,9 @@ def _memory_errors(settings: TrainSettings) -> Iterator[None]:
     except torch.OutOfMemoryError as error:
         raise GpuMemoryError(
             f"the GPU has too little memory for steps of {batch_rows(settings):,} streams of "
-            f"{settings.unroll} tokens ({str(error).splitlines()[0]}); choose a smaller --batch, "
-            "and a larger --accumulate to keep the tokens of a step, or a smaller model"
+            f"{settings.unroll_steps} tokens ({str(error).splitlines()[0]}); choose a smaller "
+            "--batch-size, and a larger --grad-accumulation to keep the tokens of a step, or "
+            "a smaller model"
         ) from None
 
 
@@ -159,14 +202,14 @@ class _Run:
         self.out = settings.out
         self.corpus = Corpus.open(settings.data)
         built = build_model(settings, self.corpus.vocabulary)
-        self.notes, self.head_share = built.notes, built.head_share
+        self.notes, self.frozen_share = built.notes, built.frozen_share
         self.model = built.model.to(processes.device)
         self.rows = batch_rows(settings)
         self.hyperparameters = hyperparameters(settings, self.rows)
         rate = self.hyperparameters.learning_rate
         self.optimizer = make_optimizer(self.model, settings, rate)
         self.streams = self._make_streams()
-        self.heldout = heldout_streams(self.corpus, self.model, settings.unroll)
+        self.heldout = heldout_streams(self.corpus, self.model, settings.unroll_steps)
         if self.heldout is None:
             self.notes.append("the corpus has no held-out text: nothing can be measured")
         self.progress = Progress()
@@ -193,9 +236,9 @@ class _Run:
             self.corpus.vocabulary,
             model_ids(self.model, self.corpus.vocabulary),
             rows=self.rows,
-            unroll=settings.unroll,
+            unroll=settings.unroll_steps,
             shuffle=settings.shuffle,
-            reset_prob=settings.restarts,
+            reset_prob=settings.state_reset_prob,
             seed=settings.seed,
             rank=self.processes.rank,
             world=self.processes.world,
@@ -231,7 +274,7 @@ class _Run:
         finished = True
         with stop_signals() as stop, self._batches() as batches:
             self.gradients.set_phase(self._head_only())
-            if self.progress.step == 0 and settings.start_from is not None:
+            if self.progress.step == 0 and settings.init_from is not None:
                 self._validate()  # the model before
             while self._done() < 1 and not 0 < settings.patience <= self.progress.n_worse:
                 self._step(batches)
@@ -268,7 +311,7 @@ class _Run:
             progress=self.progress,
             finished=finished,
             loss=self._mean_loss() if self.gradients.n_losses else self.last_loss,
-            words_per_second=self.progress.tokens / max(1e-9, self.progress.seconds),
+            tokens_per_second=self.progress.tokens / max(1e-9, self.progress.seconds),
             curve=curve,
             is_first=self.processes.is_first,
         )
@@ -311,7 +354,7 @@ class _Run:
 
     def _head_only(self) -> bool:
         """Return whether only the output layer learns at this point."""
-        return self._done() < self.head_share
+        return self._done() < self.frozen_share
 
     def _done(self) -> float:
         """Return the fraction of the run that is done."""
@@ -340,8 +383,8 @@ class _Run:
             "loss": loss,
             "loss_forward": forward,
             "loss_backward": backward,
-            "rate": self.rate,
-            "gradient_norm": float(self.gradients.norm),
+            "learning_rate": self.rate,
+            "grad_norm": float(self.gradients.norm),
         }
         self.log.row("train", progress, row)
         epoch = progress.epoch + progress.window / self.streams.windows_per_epoch
@@ -361,7 +404,7 @@ class _Run:
             raise DivergedError(
                 f"the gradient is not finite at step {self.progress.step + 1} (epoch "
                 f"{self.progress.epoch}, after {self.progress.tokens:,} tokens): the run has "
-                "diverged; start again in another --out with a lower --rate or --clip"
+                "diverged; start again in another --out with a lower --learning-rate or --grad-clip"
                 f"{'' if kept is None else f'. {kept} is from before'}"
             )
 
@@ -382,8 +425,8 @@ class _Run:
         progress = self.progress
         row = {
             "loss": loss,
-            "ppl_forward": perplexity.forward,
-            "ppl_backward": perplexity.backward,
+            "perplexity_forward": perplexity.forward,
+            "perplexity_backward": perplexity.backward,
         }
         self.log.row("heldout", progress, row)
         self.log.say(
@@ -423,7 +466,7 @@ class _Run:
             "n_losses": self.gradients.n_losses,
             "data": self.corpus.fingerprint,
         }
-        save_snapshot(self.out, Snapshot(progress, tensors, about), self.settings.keep)
+        save_snapshot(self.out, Snapshot(progress, tensors, about), self.settings.keep_checkpoints)
 
     def _restore(self) -> None:
         snapshot, notes = load_snapshot(self.out)

@@ -40,7 +40,7 @@ from elmo.training.corpus.settings import PrepareSettings
 from elmo.training.corpus.shards import Corpus
 from elmo.training.corpus.sources import BlockReader, find_files
 
-ALL = PrepareSettings(heldout=0, min_count=1)
+ALL = PrepareSettings(heldout_share=0, min_count=1)
 
 
 def counts_of(corpus):
@@ -110,7 +110,7 @@ DOCUMENTS = st.lists(
 def test_every_word_comes_back_in_order(tmp_path_factory, documents, shard_words, share):
     folder = tmp_path_factory.mktemp("law")
     text = write(folder / "text.txt", documents)
-    chosen = replace(ALL, shard_words=shard_words, heldout=share, vocab_size=6)
+    chosen = replace(ALL, shard_words=shard_words, heldout_share=share, vocab_size=6)
     report = prepare([text], folder / "out", chosen)
     train, heldout = sides_of(folder / "out")
     everything = Counter(tuple(words) for doc in documents for words in doc)
@@ -134,7 +134,7 @@ def test_the_vocabulary_is_the_most_frequent_words_of_the_training_text(
 ):
     folder = tmp_path_factory.mktemp("law")
     text = write(folder / "text.txt", documents)
-    chosen = replace(ALL, vocab_size=size, min_count=min_count, heldout=0.3)
+    chosen = replace(ALL, vocab_size=size, min_count=min_count, heldout_share=0.3)
     try:
         report = prepare([text], folder / "out", chosen)
     except InputError:
@@ -160,7 +160,7 @@ def test_the_vocabulary_is_the_most_frequent_words_of_the_training_text(
 
 def test_the_result_does_not_depend_on_the_workers(tmp_path):
     text = write(tmp_path / "text.txt", make_documents(400))
-    chosen = PrepareSettings(shard_words=500, vocab_size=60, heldout=0.1)
+    chosen = PrepareSettings(shard_words=500, vocab_size=60, heldout_share=0.1)
     for count in (1, 2, 3):
         prepare([text], tmp_path / f"out{count}", replace(chosen, workers=count))
     first = files_of(tmp_path / "out1")
@@ -201,7 +201,7 @@ def test_words_are_merged_window_by_window(tmp_path):
 
 def test_long_sentences_are_cut_and_short_ones_left_out(tmp_path):
     (tmp_path / "text.txt").write_text("a\nb c\n" + "d " * 7 + "\n")
-    chosen = replace(ALL, min_sentence=2, max_sentence=3)
+    chosen = replace(ALL, min_sentence_length=2, max_sentence_length=3)
     report = prepare([tmp_path / "text.txt"], tmp_path / "out", chosen)
     ((document,), _) = sides_of(tmp_path / "out")
     assert document == [["b", "c"], ["d"] * 3, ["d"] * 3, ["d"]]
@@ -240,12 +240,12 @@ def test_a_missing_extra_is_named_before_anything_is_made(tmp_path, monkeypatch)
 def test_documents_are_held_out_whole_where_there_are_enough(tmp_path):
     documents = make_documents(500)
     text = write(tmp_path / "text.txt", documents)
-    report = prepare([text], tmp_path / "out", replace(ALL, heldout=0.1))
+    report = prepare([text], tmp_path / "out", replace(ALL, heldout_share=0.1))
     train, heldout = sides_of(tmp_path / "out")
     assert report.heldout_by == "documents"
     assert 25 < len(heldout) < 90
     assert sorted(train + heldout) == sorted(documents)
-    other = replace(ALL, heldout=0.1, seed=1)
+    other = replace(ALL, heldout_share=0.1, seed=1)
     prepare([text], tmp_path / "other", other)
     assert sides_of(tmp_path / "other")[1] != heldout
 
@@ -253,7 +253,7 @@ def test_documents_are_held_out_whole_where_there_are_enough(tmp_path):
 def test_copies_of_a_document_are_on_one_side(tmp_path):
     documents = make_documents(150)
     text = write(tmp_path / "text.txt", documents * 3)
-    prepare([text], tmp_path / "out", replace(ALL, heldout=0.1))
+    prepare([text], tmp_path / "out", replace(ALL, heldout_share=0.1))
     train, heldout = (
         {json.dumps(document) for document in side} for side in sides_of(tmp_path / "out")
     )
@@ -265,7 +265,7 @@ def test_copies_of_a_document_are_on_one_side(tmp_path):
 def test_in_one_long_document_passages_or_lines_are_held_out(tmp_path, n_lines, unit):
     lines = [f"line{number} of {number % 7}" for number in range(n_lines)]
     (tmp_path / "text.txt").write_text("\n".join(lines) + "\n")
-    report = prepare([tmp_path / "text.txt"], tmp_path / "out", replace(ALL, heldout=0.1))
+    report = prepare([tmp_path / "text.txt"], tmp_path / "out", replace(ALL, heldout_share=0.1))
     train, heldout = sides_of(tmp_path / "out")
     assert report.heldout_by == unit
     assert heldout
@@ -284,7 +284,9 @@ def test_something_is_held_out_and_something_left_whatever_chance_does(
 ):
     folder = tmp_path_factory.mktemp("law")
     (folder / "text.txt").write_text("a b\nc d\ne f\n")
-    report = prepare([folder / "text.txt"], folder / "out", replace(ALL, heldout=share, seed=seed))
+    report = prepare(
+        [folder / "text.txt"], folder / "out", replace(ALL, heldout_share=share, seed=seed)
+    )
     assert report.train.sentences > 0
     assert report.heldout.sentences > 0
     shutil.rmtree(folder)
@@ -292,7 +294,7 @@ def test_something_is_held_out_and_something_left_whatever_chance_does(
 
 def test_a_text_of_one_line_is_all_for_training_and_says_so(tmp_path):
     (tmp_path / "text.txt").write_text("a b\n")
-    report = prepare([tmp_path / "text.txt"], tmp_path / "out", replace(ALL, heldout=0.5))
+    report = prepare([tmp_path / "text.txt"], tmp_path / "out", replace(ALL, heldout_share=0.5))
     assert (report.train.words, report.heldout.words) == (2, 0)
     assert "too short to hold anything out" in report.notes[0]
     assert Corpus.open(tmp_path / "out").heldout == []
@@ -301,7 +303,7 @@ def test_a_text_of_one_line_is_all_for_training_and_says_so(tmp_path):
 def test_files_can_be_held_out_whole(tmp_path):
     write(tmp_path / "a.txt", [[["a", "a"]]])
     write(tmp_path / "b.txt", [[["b", "a"]]])
-    chosen = replace(ALL, heldout=0.5, heldout_files=(str(tmp_path / "b*"),))
+    chosen = replace(ALL, heldout_share=0.5, heldout_files=(str(tmp_path / "b*"),))
     report = prepare([tmp_path / "*.txt"], tmp_path / "out", chosen)
     assert sides_of(tmp_path / "out") == [[[["a", "a"]]], [[["b", "a"]]]]
     assert report.heldout_by == "files"
@@ -338,8 +340,10 @@ def test_a_file_named_twice_is_read_once(tmp_path):
 
 def test_the_output_may_lie_in_the_folder_of_the_texts(tmp_path):
     (tmp_path / "a.txt").write_text("a b\n")
-    prepare([tmp_path], tmp_path / "out", ALL)
-    assert prepare([tmp_path], tmp_path / "out", replace(ALL, resume=True)) is None
+    report = prepare([tmp_path], tmp_path / "out", ALL)
+    again = prepare([tmp_path], tmp_path / "out", replace(ALL, resume=True))
+    assert again.was_complete
+    assert replace(again, was_complete=False) == report
 
 
 def test_what_cannot_be_found_is_named(tmp_path):
@@ -486,9 +490,9 @@ def test_a_vocabulary_of_ones_own_is_used_in_its_order(tmp_path):
     [
         {"vocab_size": 3},
         {"min_count": 0},
-        {"heldout": 1.0},
-        {"heldout": -0.1},
-        {"max_sentence": 1, "min_sentence": 2},
+        {"heldout_share": 1.0},
+        {"heldout_share": -0.1},
+        {"max_sentence_length": 1, "min_sentence_length": 2},
         {"workers": 0},
         {"shard_words": 0},
         {"encoding": "klingon"},
@@ -759,7 +763,7 @@ def test_the_command_shows_a_table_or_json(tmp_path, capsys):
 def test_flags_of_the_command_reach_the_settings(tmp_path, capsys):
     for name in ("a", "b"):
         (tmp_path / f"{name}.txt").write_text(f"{name} {name} {name}\n", encoding="utf-8")
-    flags = "--min-count 1 --max-sentence 2 --seed 3 --workers 1 --encoding ascii --quiet".split()
+    flags = "--min-count 1 --max-sentence-length 2 --seed 3 --encoding ascii --quiet".split()
     flags += ["--heldout-files", str(tmp_path / "b.txt")]
     out = str(tmp_path / "out")
     assert main(["prepare", str(tmp_path / "a.txt"), str(tmp_path / "b.txt"), out, *flags]) == 0

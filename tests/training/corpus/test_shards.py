@@ -25,7 +25,7 @@ TEXT = "the cat sat\nthe dog sat\n\nthe unique word 河 sat\n" * 10
 @pytest.fixture
 def folder(tmp_path):
     (tmp_path / "text.txt").write_text(TEXT + "hapax Ünïque\n", encoding="utf-8")
-    prepare([tmp_path / "text.txt"], tmp_path / "corpus", PrepareSettings(heldout=0.2))
+    prepare([tmp_path / "text.txt"], tmp_path / "corpus", PrepareSettings(heldout_share=0.2))
     return tmp_path / "corpus"
 
 
@@ -140,7 +140,7 @@ def test_the_fingerprint_changes_with_the_data_alone(tmp_path, folder):
     prints = []
     for name, text in again:
         (tmp_path / f"{name}.txt").write_text(text, encoding="utf-8")
-        settings = PrepareSettings(heldout=0.2)
+        settings = PrepareSettings(heldout_share=0.2)
         prepare([tmp_path / f"{name}.txt"], tmp_path / name, settings)
         prints.append(Corpus.open(tmp_path / name).fingerprint)
     assert prints[0] == Corpus.open(folder).fingerprint != prints[1]

@@ -16,9 +16,9 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TypeVar, get_args
+from typing import Any, TypeVar, get_args
 
-from tqdm import tqdm
+from tqdm.auto import tqdm
 
 from elmo import __version__
 from elmo.errors import InputError, OutputError
@@ -72,30 +72,36 @@ _LITTLE_TEXT = 1 << 20
 
 
 def prepare(
-    corpus: Sequence[Path | str],
+    inputs: Sequence[Path | str] | Path | str,
     out: Path | str,
     settings: PrepareSettings | None = None,
-    show_progress: bool = False,
-) -> PrepareReport | None:
+    *,
+    show_progress: bool = True,
+    **changes: Any,
+) -> PrepareReport:
     """Turn text files into a vocabulary and shards for training.
 
+        elmo.prepare("novel.txt", "data", tokenizer="chinese")
+
     Args:
-        corpus: Text files, folders or globs; one paragraph or sentence a line, a blank line (or
+        inputs: Text files, folders or globs; one paragraph or sentence a line, a blank line (or
             the end of a file) ends a document.
         out: Folder to make.
         settings: How.
         show_progress: Whether to show progress bars.
+        **changes: Fields of `PrepareSettings`, over those of `settings`.
 
     Returns:
-        The report; None if `settings.resume` found the corpus complete.
+        The report; with `resume` and a complete corpus, that of the run that completed it.
     """
-    settings = settings or PrepareSettings()
+    settings = (settings or PrepareSettings()).replace(**changes)
     out = Path(out)
-    files = _files(corpus, settings.heldout_files, out)
+    places = [inputs] if isinstance(inputs, Path | str) else inputs
+    files = _files(places, settings.heldout_files, out)
     given = _read_vocabulary(settings.vocabulary) if settings.vocabulary else None
     folder = CorpusFolder(out, settings, [str(file) for file, _ in files])
     if folder.is_complete():
-        return None
+        return PrepareReport.read(out / REPORT_FILE)
     get_tokenizer(settings.tokenizer)  # a missing extra is reported here, not by every worker
     is_little = sum(file.stat().st_size for file, _ in files) < _LITTLE_TEXT
     n_workers = settings.workers or (1 if is_little else default_workers())
@@ -105,14 +111,14 @@ def prepare(
 
 
 def _files(
-    corpus: Sequence[Path | str], heldout: Sequence[str], out: Path
+    inputs: Sequence[Path | str], heldout: Sequence[str], out: Path
 ) -> list[tuple[Path, bool]]:
     """List the text files, and whether they are held out; the output may lie among them."""
     held = find_files(heldout)
     elsewhere = {file.resolve() for file in held}
     train = [
         file
-        for file in find_files(corpus)
+        for file in find_files(inputs)
         if file.resolve() not in elsewhere and not file.resolve().is_relative_to(out.resolve())
     ]
     return [*((file, False) for file in train), *((file, True) for file in held)]
@@ -159,7 +165,7 @@ class _Run:
             self._folder.discard_work()
             n_files = counted(len(self.files), "file")
             raise InputError(f"the corpus is empty: {n_files} without a single word")
-        share = 0.0 if self.settings.heldout_files else self.settings.heldout
+        share = 0.0 if self.settings.heldout_files else self.settings.heldout_share
         rule = choose_rule(map(Part, self.parts), self.facts, share, self.settings.seed)
         counts, lists = self._count(rule)
         totals = {split: sum(counts[split], SplitCounts()) for split in _SPLITS}
@@ -228,8 +234,8 @@ class _Run:
                     source=str(path),
                     heldout=heldout,
                     tokenizer=settings.tokenizer,
-                    min_sentence=settings.min_sentence,
-                    max_sentence=settings.max_sentence,
+                    min_sentence=settings.min_sentence_length,
+                    max_sentence=settings.max_sentence_length,
                 )
                 yield job, block.stored_bytes
                 number += 1

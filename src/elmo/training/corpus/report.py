@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass
+from html import escape
+from pathlib import Path
 
+from elmo.runtime.files import read_json
 from elmo.runtime.tables import NOTHING, text_table
 from elmo.training.corpus.shards import SplitCounts
 
@@ -40,10 +43,21 @@ class PrepareReport:
     """Words tokenized by this run, by its time; what an earlier run did is not counted."""
     notes: tuple[str, ...]
     """What the user should know about the text."""
+    was_complete: bool = False
+    """Whether an earlier run had done everything; not in the file."""
+
+    @classmethod
+    def read(cls, path: Path) -> PrepareReport:
+        """Read the `report.json` of a complete corpus."""
+        fields = read_json(path)
+        for split in ("train", "heldout"):
+            fields[split] = SplitCounts(**fields[split])
+        return cls(**fields | {"notes": tuple(fields["notes"]), "was_complete": True})
 
     def to_json(self) -> str:
         """Return the content of `report.json`."""
-        return json.dumps(asdict(self), indent=2, ensure_ascii=False) + "\n"
+        fields = {k: v for k, v in asdict(self).items() if k != "was_complete"}
+        return json.dumps(fields, indent=2, ensure_ascii=False) + "\n"
 
     def table(self) -> str:
         """Return the figures as a table."""
@@ -65,6 +79,13 @@ class PrepareReport:
         lines = [line.rstrip() for line in figures.split("\n")]
         lines.append(f"{self.folder}: {self.seconds:.1f} s, {self.words_per_second:,.0f} words/s")
         return "\n".join(lines)
+
+    def __str__(self) -> str:
+        return self.table()
+
+    def _repr_html_(self) -> str:
+        """Return the table for a notebook."""
+        return f"<pre>{escape(self.table())}</pre>"
 
 
 def _unknown_rate(split: SplitCounts) -> str:

@@ -244,14 +244,15 @@ def test_threads_prepare_the_batches_that_one_would():
             assert all(map(torch.equal, batch.parts, wanted.parts))
 
 
-@pytest.mark.parametrize("changes", [{}, {"softmax": "sampled", "samples": 8}], ids=str)
+@pytest.mark.parametrize("changes", [{}, {"softmax": "sampled", "softmax_samples": 8}], ids=str)
 def test_a_run_of_recorded_steps_equals_a_plain_one_and_goes_on(tmp_path, monkeypatch, changes):
     text = tmp_path / "text.txt"
     text.write_text("\n".join(" ".join(sentence) for sentence in TEXT * 30) + "\n")
-    prepare([text], tmp_path / "data", PrepareSettings(heldout=0.1, min_count=1))
+    prepare([text], tmp_path / "data", PrepareSettings(heldout_share=0.1, min_count=1))
     common = {
-        "data": tmp_path / "data", "preset": "tiny", "batch": 4, "unroll": 3, "log_every": 1,
-        "checkpoint_every": 5, "validate_every": 6, "device": "cpu", "quiet": True, **changes,
+        "data": tmp_path / "data", "preset": "tiny", "batch_size": 4, "unroll_steps": 3,
+        "log_every": 1, "checkpoint_every": 5, "validate_every": 6, "device": "cpu", "quiet": True,
+        **changes,
     }  # fmt: skip
     train(TrainSettings(out=tmp_path / "plain", steps=12, **common))
 
@@ -261,7 +262,7 @@ def test_a_run_of_recorded_steps_equals_a_plain_one_and_goes_on(tmp_path, monkey
 
     monkeypatch.setattr("elmo.training.gradients.Gradients._make_graphed", make)
     train(TrainSettings(out=tmp_path / "recorded", steps=12, **common))
-    for path in (tmp_path / "recorded" / "snapshots").glob("*12.*"):
+    for path in (tmp_path / "recorded" / "checkpoints").glob("*12.*"):
         path.unlink()
     train(TrainSettings(resume=tmp_path / "recorded", quiet=True))  # from step 10 on
     losses = [
