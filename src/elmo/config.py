@@ -23,7 +23,7 @@ STANDARD_FILTERS = ((1, 32), (2, 32), (3, 64), (4, 128), (5, 256), (6, 512), (7,
 """(width, number) of the character filters of every model that AllenNLP published."""
 
 N_BYTE_CHARACTERS = 262
-"""Rows of the character table of a model that spells words as UTF-8 bytes, as published."""
+"""Rows of the character table of a model that encodes words as UTF-8 bytes, as published."""
 
 _MODEL_TYPE = "elmo"
 _LEAST_CHARACTERS = 8  # the masked row, six special characters, one character: see alphabet.py
@@ -133,7 +133,7 @@ class ElmoConfig(Settings):
 
     @property
     def has_alphabet(self) -> bool:
-        """Whether words are spelled as code points of an alphabet (else as UTF-8 bytes)."""
+        """Whether words are encoded as code points of an alphabet (else as UTF-8 bytes)."""
         return self.reads_characters and self.n_characters != N_BYTE_CHARACTERS
 
     @property

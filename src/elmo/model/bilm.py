@@ -242,7 +242,7 @@ class Checkpoint:
     vocabulary: Vocabulary | None = None
     """The words of a model that reads words, or of the softmax."""
     alphabet: Alphabet | None = None
-    """The characters of a model that spells words as code points."""
+    """The characters of a model that encodes words as code points."""
     warm_state: tuple[Tensor, Tensor] | None = None
     """Burned-in hidden `(layers, 2, projection_dim)` and memory `(layers, 2, dim)`, if saved."""
     format: str = "elmo"
@@ -287,7 +287,7 @@ class BiLM(nn.Module, BiLMBase):
         config: Sizes.
         vocabulary: The words of a model that reads words (`config.n_words`); it says which ids are
             the sentence boundaries. Without it they are the first two words.
-        alphabet: The characters of a model that spells words as code points
+        alphabet: The characters of a model that encodes words as code points
             (`config.n_characters`).
     """
 

@@ -5,7 +5,7 @@
 - `sentences`: checks of what callers pass as sentences and texts.
 - `mismatch`: a note on text that does not look like what a model expects.
 - `vocabulary`: lists of words.
-- `alphabet`: the characters of a model that spells words as code points.
+- `alphabet`: the characters of a model that encodes words as code points.
 - `characters`: words as the ids that a model reads.
 - `static_vectors`: GloVe and word2vec, from files and packages.
 - `conllu`: the format of Universal Dependencies.

@@ -1,4 +1,4 @@
-"""Alphabets: the characters of a model that spells words as code points instead of UTF-8 bytes.
+"""Alphabets: the characters of a model that encodes words as code points instead of UTF-8 bytes.
 
 A Chinese word is one to four characters, but three to twelve bytes, and a byte says little about
 it. A model with an alphabet has a row of its character table for each character it knows:

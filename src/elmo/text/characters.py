@@ -1,4 +1,4 @@
-"""Words as character ids: UTF-8 bytes as every published ELMo spells them, or code points.
+"""Words as character ids: UTF-8 bytes as every published ELMo encodes them, or code points.
 
 Without an alphabet a word is its UTF-8 bytes between a begin-word and an end-word mark, padded to
 `max_characters`. All ids are shifted up by one so that 0 can mean "no word here":
@@ -63,15 +63,15 @@ ALPHABET_MARKS = Marks(1, 2, 3, 4, 5)
 
 
 class CharacterMapper:
-    """Spell words as rows of character ids.
+    """Encode words as rows of character ids.
 
     Args:
         max_characters: Length of a row. Two places go to the begin and end marks, so words are cut
             after `max_characters - 2` bytes, inside a code point if need be, as published; with an
             alphabet, after so many code points.
-        tokens_to_add: Further words that are spelled as one single id (below 261), as AllenNLP's
+        tokens_to_add: Further words that are encoded as one single id (below 261), as AllenNLP's
             argument of the same name; unshifted ids, as there.
-        alphabet: The characters of a model that spells words as code points.
+        alphabet: The characters of a model that encodes words as code points.
 
     Example:
         >>> CharacterMapper(6).rows(["a", "<S>"]).tolist()
@@ -121,7 +121,7 @@ class CharacterMapper:
         return cut
 
     def rows(self, words: Sequence[str]) -> Tensor:
-        """Spell words.
+        """Encode words.
 
         Args:
             words: Any words; `<S>` and `</S>` give the sentence boundaries.
@@ -134,7 +134,7 @@ class CharacterMapper:
             # A placeholder of one character for words with a single id, which replaces it below.
             single = [(row, word) for row, word in enumerate(words) if word in self._single]
             words = ["\0" if word in self._single else word for word in words]
-        ids = self._between_marks(*self._spell(words))
+        ids = self._between_marks(*self._encode(words))
         for row, word in single:
             ids[row, 1] = self._single[word]
         return torch.from_numpy(ids)
@@ -142,7 +142,7 @@ class CharacterMapper:
     def rows_of_bytes(
         self, letters: npt.NDArray[np.uint8], lengths: npt.NDArray[np.int64]
     ) -> npt.NDArray[np.int64]:
-        """Spell words that are given as UTF-8; the same as `rows`, without a step for each word.
+        """Encode words that are given as UTF-8; the same as `rows`, without a step for each word.
 
         Args:
             letters: The bytes of all words, one after another, `(sum(lengths),)`.
@@ -152,13 +152,13 @@ class CharacterMapper:
             Character ids `(n, max_characters)`.
         """
         if self.alphabet is not None:
-            raise InputError("an alphabet spells words as code points, not as bytes: use rows")
+            raise InputError("an alphabet encodes words as code points, not as bytes: use rows")
         return self._between_marks(letters.astype(np.int64) + 1, lengths)
 
     def _between_marks(
         self, inside: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64]
     ) -> npt.NDArray[np.int64]:
-        """Lay words out in rows, cut if need be; the arguments are what `_spell` gives."""
+        """Lay words out in rows, cut if need be; the arguments are what `_encode` gives."""
         if len(lengths) and lengths.max() > self.capacity:
             _, column = ragged_positions(lengths)
             inside, lengths = inside[column < self.capacity], np.minimum(lengths, self.capacity)
@@ -169,8 +169,8 @@ class CharacterMapper:
         ids[np.arange(len(lengths)), lengths + 1] = self._marks.end_word
         return ids
 
-    def _spell(self, words: Sequence[str]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """Spell what stands between the marks.
+    def _encode(self, words: Sequence[str]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """Encode what stands between the marks.
 
         Args:
             words: Words with a text of their own.
@@ -195,7 +195,7 @@ class CharacterMapper:
         return (_bytes(word).decode() if self.alphabet is None else word)[: self.capacity]
 
     def batch(self, sentences: Sequence[Sequence[str]]) -> Tensor:
-        """Spell a batch of sentences, padded with 0 to the longest.
+        """Encode a batch of sentences, padded with 0 to the longest.
 
         Args:
             sentences: Lists of words.
@@ -257,8 +257,8 @@ def require_alphabet(config: ElmoConfig, alphabet: Alphabet | None) -> None:
     if alphabet is None:
         if config.has_alphabet:
             raise ConfigError(
-                f"n_characters is {config.n_characters}: the model spells words as code points, so "
-                f"it needs its alphabet (or n_characters={N_BYTE_CHARACTERS} for UTF-8 bytes)"
+                f"n_characters is {config.n_characters}: the model encodes words as code points, "
+                f"so it needs its alphabet (or n_characters={N_BYTE_CHARACTERS} for UTF-8 bytes)"
             )
     elif not config.reads_characters:
         raise ConfigError("the model reads whole words: it cannot have an alphabet")
@@ -273,13 +273,13 @@ def require_alphabet(config: ElmoConfig, alphabet: Alphabet | None) -> None:
 def batch_to_ids(
     sentences: Sequence[Sequence[str]], max_characters: int = 50, alphabet: Alphabet | None = None
 ) -> Tensor:
-    """Spell a batch of sentences as AllenNLP's function of the same name does.
+    """Encode a batch of sentences as AllenNLP's function of the same name does.
 
     Args:
         sentences: Lists of words. A plain string in the place of a list is an error here
             (AllenNLP silently read it as a list of one-letter words).
         max_characters: Length of a word's row; 50 in every published model.
-        alphabet: The characters of a model that spells words as code points.
+        alphabet: The characters of a model that encodes words as code points.
 
     Returns:
         Character ids, int64 of shape `(batch, time, max_characters)`; 0 where there is no word.

@@ -95,7 +95,9 @@ _SCRIPTS_OF = {
     **dict.fromkeys(("sr", "kk"), ("Cyrillic", "Latin")),
 }
 _LATIN = frozenset(
-    "ca cs da de en es et eu fi fr ga gl hr hu id it la lv nb nl nn no pl pt ro sk sl sv tr vi".split()
+    (
+        "ca cs da de en es et eu fi fr ga gl hr hu id it la lv nb nl nn no pl pt ro sk sl sv tr vi"
+    ).split()
 )
 
 _COMMON = {

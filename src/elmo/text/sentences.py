@@ -1,4 +1,4 @@
-"""What users hand in as sentences and texts, checked before anything is computed."""
+"""Checks of what callers pass as sentences and texts."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def checked_sentences(sentences: Iterable[Iterable[str]], first: int = 0) -> Ite
 def listed_sentences(
     sentences: Iterable[Iterable[str]], words_are_checked_later: bool = False
 ) -> list[Words]:
-    """Work as `checked_sentences`, all at once; millions of words in no time if they are in lists.
+    """Return all of `checked_sentences`; a few C loops check millions of words in plain lists.
 
     Args:
         sentences: See `checked_sentences`.
@@ -58,9 +58,9 @@ def listed_sentences(
 
 @contextmanager
 def collector_paused() -> Iterator[None]:
-    """Keep Python from looking for garbage while many lists or tensors are made at once.
+    """Pause the garbage collector while many lists or tensors are made at once.
 
-    It would walk all of them again and again, for longer than it takes to make them.
+    It would walk all of them again and again, which takes longer than making them.
     """
     paused = gc.isenabled()
     gc.disable()

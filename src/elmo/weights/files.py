@@ -40,7 +40,7 @@ def read_alphabet(config: ElmoConfig, files: ModelFiles) -> Alphabet | None:
     if files.characters is None:
         raise MissingFileError(
             f"{files.options}: n_characters is {config.n_characters}, neither of the "
-            f"{N_BYTE_CHARACTERS - 1} and {N_BYTE_CHARACTERS} of a model that spells words as "
+            f"{N_BYTE_CHARACTERS - 1} and {N_BYTE_CHARACTERS} of a model that encodes words as "
             f"UTF-8 bytes, and there is no {CHARACTERS_FILE} with an alphabet beside "
             f"{files.weights}; put it there, or correct the number"
         )

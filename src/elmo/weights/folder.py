@@ -6,7 +6,7 @@ softmax.safetensors   the output layer of a language model: vectors do without
 lookup.safetensors    vectors of whole words, of models from ELMoForManyLangs,
 lookup.txt            and the words, one a line
 vocab.txt             the words of the softmax, or of a model that reads words
-characters.txt        the alphabet of a model that spells words as code points
+characters.txt        the alphabet of a model that encodes words as code points
 README.md, card.json  see `elmo.weights.card`
 """
 

@@ -31,7 +31,7 @@ class ModelFiles:
     weights: Path
     vocabulary: Path | None = None
     characters: Path | None = None
-    """The alphabet; only models that spell words as code points need one."""
+    """The alphabet; only models that encode words as code points need one."""
 
 
 class FormatModule(Protocol):

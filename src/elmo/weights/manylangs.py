@@ -3,7 +3,7 @@
 A folder of theirs has `config.json`, `char.dic`, `word.dic`, `encoder.pkl` and
 `token_embedder.pkl`. What is different there, and what becomes of it:
 
-* words are spelled as code points: an alphabet, its rows in our order. The ids of begin and end of
+* words are encoded as code points: an alphabet, its rows in our order. The ids of begin and end of
   a word are exchanged in their code, and so they are here;
 * a highway's gate keeps the input where ours keeps the transform: weights change their sign;
 * the forget gate's bias has its 1 inside: it is subtracted, as ours adds it;
