@@ -51,5 +51,5 @@ def test_case_can_be_ignored_without_changing_what_the_model_reads(tmp_path, tin
 
 
 def test_a_corpus_needs_a_file():
-    with pytest.raises(InputError, match="give --corpus"):
+    with pytest.raises(InputError, match="give corpus"):
         Corpus(CorpusSettings())

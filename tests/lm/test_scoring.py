@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from elmo.cli.main import main
-from elmo.errors import ConfigError, InputError, MissingFileError, WeightsError
+from elmo.errors import ConfigError, ElmoWarning, InputError, MissingFileError, WeightsError
 from elmo.hub.names import open_model
 from elmo.lm.scoring import LanguageModelScorer
 from elmo.lm.softmax import make_output_layer
@@ -362,6 +362,7 @@ def test_perplexity_is_printed_for_people_and_for_programs(small, text):
         **dataclasses.asdict(expected),
         "mean": pytest.approx(math.sqrt(expected.forward * expected.backward)),
         "unknown_rate": 0.1,
+        "tokenizer": "whitespace",
     }
 
 
@@ -470,3 +471,80 @@ def test_the_help_of_these_commands_comes_without_torch():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+# --- texts as users have them ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("written", ["<UNK>", "<unk>", "<Unk>"])
+def test_a_written_unknown_word_is_unknown_however_it_is_spelled(small, tmp_path, capsys, written):
+    scored = small[1].score([["the", written, "sat"]])[0]
+    assert scored.known == (True, False, True)
+    assert scored.words[1] == written
+    assert small[1].substitutes(["the", written, "sat"], 1).rank is None
+    shown = []
+    for word in (written, "<UNK>"):
+        (tmp_path / "text.txt").write_text(f"the {word} sat .\nthe cat sat {word} .\n")
+        assert main(["perplexity", str(small[2]), str(tmp_path / "text.txt"), "--quiet"]) == 0
+        shown.append(capsys.readouterr().out)
+    assert "unknown     2 (22.22%" in shown[0]
+    assert shown[0] == shown[1]
+
+
+def raw_text(language):
+    if language == "en":
+        return "Isn't this strange? He said so, didn't he?\n" * 5
+    return "我们今天去北京大学看书。他说很好！你呢？\n" * 12
+
+
+@pytest.mark.parametrize(("model", "tokenizer"), [("small-en", "english"), ("small-zh", "chinese")])
+def test_raw_text_is_split_by_the_tokenizer_of_the_model(model, tokenizer, tmp_path, capsys):
+    """Without a flag the result is that of the flag; as white space it is another one, and told."""
+    pytest.importorskip("rjieba" if tokenizer == "chinese" else "numpy")
+    text = tmp_path / "raw.txt"
+    text.write_text(raw_text(model[-2:]), encoding="utf-8")
+
+    def measured(*flags):
+        arguments = ["perplexity", model, str(text), *flags, "--json", "--quiet", "--device", "cpu"]
+        assert main(arguments) == 0
+        shown = capsys.readouterr()
+        return json.loads(shown.out), shown.err
+
+    own, silence = measured()
+    assert own["tokenizer"] == tokenizer
+    assert (own, silence) == measured("--tokenizer", tokenizer)
+    assert silence == ""
+    other, told = measured("--tokenizer", "whitespace")
+    assert other["n_words"] < own["n_words"]
+    assert "looks raw" in told
+    assert "--tokenizer model" in told
+
+
+def test_sentences_of_words_that_were_not_split_are_reported_in_python():
+    scorer = LanguageModelScorer.from_pretrained("small-en", device="cpu")
+    with pytest.warns(ElmoWarning, match=r"looks raw .* get_tokenizer\('english'\)"):
+        scorer.score([["Isn't", "this", "strange?", "He", "said", "so,", "didn't", "he?"]] * 3)
+
+
+@pytest.mark.parametrize("model", ["small-en", "small-zh"])
+def test_split_text_is_reported_if_it_is_split_again(model, tmp_path, capsys):
+    words = {
+        "small-en": "Is n't this strange ? He said so , did n't he ?\n",
+        "small-zh": "我们 今天 去 北京大学 看书 , 他 说 很 好 。\n",
+    }
+    (tmp_path / "split.txt").write_text(words[model] * 10, encoding="utf-8")
+    arguments = ["score", model, str(tmp_path / "split.txt"), "--quiet", "--device", "cpu"]
+    assert main(arguments) == 0
+    assert "--tokenizer whitespace" in capsys.readouterr().err
+    assert main([*arguments, "--tokenizer", "whitespace"]) == 0
+    assert capsys.readouterr().err == ""
+
+
+def test_substitutes_take_a_raw_sentence(capsys):
+    arguments = ["substitutes", "small-en", "He isn't at the [bank].", "--json", "--device", "cpu"]
+    assert main(arguments) == 0
+    (found,) = json.loads(capsys.readouterr().out)
+    assert found["position"] == 5  # He is n't at the bank .
+    assert main([*arguments, "--tokenizer", "whitespace"]) == 0
+    (other,) = json.loads(capsys.readouterr().out)
+    assert other["position"] == 4

@@ -8,18 +8,22 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain, islice
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
-from tqdm.auto import tqdm
 
 from elmo.analysis.settings import CorpusSettings
 from elmo.embedder import ELMo
 from elmo.errors import InputError
+from elmo.lm.reading import read_text
 from elmo.settings import Layers
 from elmo.text.characters import ragged_positions
-from elmo.text.files import TextFile, Tokenizer, get_tokenizer, read_sentences
+from elmo.text.files import Tokenizer, get_tokenizer, require_text
 from elmo.text.sentences import Words
+
+if TYPE_CHECKING:
+    from elmo.analysis.inputs import Loaded
 
 Vectors = npt.NDArray[np.float32]
 Integers = npt.NDArray[np.int64]
@@ -60,16 +64,18 @@ class Corpus:
 
     Args:
         settings: Which files, and how they are read.
+        loaded: The model, whose tokenizer splits the text unless the settings name another one.
         show_progress: Whether to show a progress bar for each file.
     """
 
-    def __init__(self, settings: CorpusSettings, show_progress: bool = False) -> None:
-        if not settings.corpus:
-            raise InputError("no text to read: give --corpus FILE")
-        for path in settings.corpus:
-            TextFile(path, settings.encoding).close()  # a missing file is reported before any work
+    def __init__(
+        self, settings: CorpusSettings, loaded: Loaded | None = None, show_progress: bool = False
+    ) -> None:
+        require_corpus(settings)
         self.settings = settings
-        self.tokenizer: Tokenizer = get_tokenizer(settings.tokenizer)
+        own = None if loaded is None else loaded.model.config.tokenizer
+        self.tokenizer: Tokenizer = get_tokenizer(settings.tokenizer, own)
+        self._expected = None if loaded is None else loaded.expected
         self._show_progress = show_progress
 
     @property
@@ -78,9 +84,10 @@ class Corpus:
         return ", ".join(str(path) for path in self.settings.corpus)
 
     @property
-    def title(self) -> str:
-        """The names of the files without their folders, for reports."""
-        return ", ".join(path.name for path in self.settings.corpus)
+    def facts(self) -> dict[str, str]:
+        """The names of the files without their folders, and of the tokenizer, for reports."""
+        names = ", ".join(path.name for path in self.settings.corpus)
+        return {"corpus": names, "tokenizer": self.tokenizer.name}
 
     def __iter__(self) -> Iterator[Words]:
         """Yield the sentences that have words."""
@@ -113,17 +120,15 @@ class Corpus:
             yield Window(window, np.concatenate(vectors, axis=-2), self.settings.ignore_case)
 
     def _sentences(self, path: Path) -> Iterator[Words]:
-        with (
-            TextFile(path, self.settings.encoding) as file,
-            tqdm(
-                total=file.total_bytes,
-                disable=not self._show_progress,
-                unit="B",
-                unit_scale=True,
-                desc=path.name,
-            ) as bar,
-        ):
-            for sentence in read_sentences(file, self.tokenizer):
-                if sentence:
-                    yield sentence
-                bar.update(file.bytes_read - bar.n)
+        encoding, show = self.settings.encoding, self._show_progress
+        expected, self._expected = self._expected, None  # one look is enough
+        read = read_text(path, self.tokenizer, encoding, expected, show)
+        return (sentence for sentence in read if sentence)
+
+
+def require_corpus(settings: CorpusSettings) -> None:
+    """Refuse a corpus without files, or with one that cannot be read, before any work."""
+    if not settings.corpus:
+        raise InputError("no text to read: give --corpus FILE")
+    for path in settings.corpus:
+        require_text(path, settings.encoding)

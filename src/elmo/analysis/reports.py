@@ -143,6 +143,15 @@ class Report(Shown):
         return super()._repr_html_() + "".join(picture.getvalue().partition("<svg")[1:])
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class CorpusReport(Report):
+    """Base of reports on a model and a corpus."""
+
+    corpus: str = ""
+    tokenizer: str = ""
+    """What split the corpus."""
+
+
 def can_draw() -> bool:
     """Return whether figures can be drawn: they need the extra plots or analysis."""
     return find_spec("matplotlib") is not None

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 from cyclopts import Parameter
 
 from elmo.errors import ConfigError
-from elmo.settings import Settings, TokenizerName, at_least
+from elmo.settings import Settings, TokenizerChoice, at_least
 
 OneLayer = Literal["top", "average", "mix"] | int
 """One vector a word: the top layer, the average of all, their mix, or a layer by its number."""
@@ -35,10 +35,11 @@ class CorpusSettings(Settings):
     """The text of an analysis."""
 
     corpus: Annotated[tuple[Path, ...], _Repeated] = ()
-    """Text, one sentence a line (or raw text, see --tokenizer); may be compressed; - for standard
-    input. Given again for each further file: they are read one after another."""
-    tokenizer: TokenizerName = "whitespace"
-    """whitespace: a line is a sentence, split already; the others split raw text."""
+    """Text, raw or one sentence a line (see --tokenizer); may be compressed; - for standard input.
+    Given again for each further file: they are read one after another."""
+    tokenizer: TokenizerChoice = "model"
+    """model: that of the model, for raw text; whitespace: a line is a sentence, split already;
+    english, spacy (extra text) and chinese (extra zh) split raw text."""
     encoding: str = "utf-8"
     """Encoding of the text."""
     max_sentences: Annotated[int | None, at_least(1)] = None

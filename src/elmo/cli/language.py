@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,12 +12,12 @@ from cyclopts import Parameter
 
 from elmo.cli.main import DONE, AsJson, Flags, Quiet, app, say, show, told_of_cut_words
 from elmo.errors import ElmoError
-from elmo.settings import ModelChoice, ReadingSettings, StatePolicy, SurprisalUnit, TokenizerName
+from elmo.settings import ModelChoice, ReadingSettings, StatePolicy, SurprisalUnit, TokenizerChoice
 
 if TYPE_CHECKING:
     from elmo.lm.scoring import LanguageModelScorer, SentenceScore, Substitutes
     from elmo.model.perplexity import Perplexity
-    from elmo.text.files import TextFile, Tokenizer
+    from elmo.text.mismatch import Expected
 
 _MODEL = ModelChoice()
 _READING = ReadingSettings()
@@ -38,14 +37,14 @@ def perplexity(
     choice: Annotated[ModelChoice, Flags] = _MODEL,
     settings: Annotated[ReadingSettings, Flags] = _READING,
     skip_unknown: bool = False,
-    words: int | None = None,
+    max_words: int | None = None,
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> int:
-    """Measure how well a model predicts a text, forwards and backwards.
+    """Measure how well a model predicts a text, in both directions.
 
     Every sentence counts with its words and one boundary, as in training; blank lines do not. Of a
-    folder that elmo prepare wrote, the held-out documents are read on and on, as in training.
+    folder that elmo prepare wrote, the held-out documents are read as streams, as in training.
 
     Parameters
     ----------
@@ -58,23 +57,22 @@ def perplexity(
         input; or a folder that elmo prepare wrote.
     skip_unknown
         Do not count words that are not in the model's vocabulary.
-    words
+    max_words
         Of a folder, read so many words at most.
     """
     choice, text = _model_and(text, model, choice)
     if text is None:
         raise ElmoError("elmo perplexity needs TEXT; see elmo perplexity --help")
     if Path(text).is_dir():
-        return _show_heldout(choice, Path(text), words, as_json, quiet)
-    with _open_text(text, settings) as source:
-        scorer = _load(choice)
-        found = scorer.perplexity(
-            source.sentences(show_progress=not quiet),
-            state=settings.state,
-            count_unknown=not skip_unknown,
-            batch_size=settings.batch_size,
-        )
-    _show_perplexity(found, as_json)
+        return _show_heldout(choice, Path(text), max_words, as_json, quiet)
+    scorer, tokenizer, sentences = _read(text, settings, choice, quiet)
+    found = scorer.perplexity(
+        sentences,
+        state=settings.state,
+        count_unknown=not skip_unknown,
+        batch_size=settings.batch_size,
+    )
+    _show_perplexity(found, as_json, tokenizer)
     _tell_of_cut_words(scorer)
     return DONE
 
@@ -91,7 +89,7 @@ def score(
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> int:
-    """Show how surprising each word of a text is: forwards, backwards, and from both sides.
+    """Show the surprisal of each word of a text: by both directions, and jointly.
 
     Parameters
     ----------
@@ -108,20 +106,15 @@ def score(
         As JSON, one sentence a line.
     """
     choice, text = _model_and(text, model, choice, alone="model")
-    with _open_text(text or "-", settings) as source:
-        scorer = _load(choice)
-        scores = scorer.stream(
-            source.sentences(show_progress=not quiet),
-            state=settings.state,
-            unit=unit,
-            batch_size=settings.batch_size,
-        )
-        for number, scored in enumerate(scores, start=1):
-            if as_json:
-                facts = {"sentence": number, **scored.to_dict()}
-                show(json.dumps(facts, ensure_ascii=False))
-            else:
-                _show_scores(number, scored)
+    scorer, _, sentences = _read(text or "-", settings, choice, quiet)
+    scores = scorer.stream(
+        sentences, state=settings.state, unit=unit, batch_size=settings.batch_size
+    )
+    for number, scored in enumerate(scores, start=1):
+        if as_json:
+            show(json.dumps({"sentence": number, **scored.to_dict()}, ensure_ascii=False))
+        else:
+            _show_scores(number, scored)
     _tell_of_cut_words(scorer)
     return DONE
 
@@ -135,10 +128,10 @@ def substitutes(
     choice: Annotated[ModelChoice, Flags] = _MODEL,
     top: Annotated[int, Parameter(name=["--top", "-k"])] = 10,
     state: StatePolicy = "zero",
-    tokenizer: TokenizerName = "whitespace",
+    tokenizer: TokenizerChoice = "model",
     as_json: AsJson = False,
 ) -> int:
-    """List the words that both directions accept in the place of marked ones.
+    """List the words that are likely in both directions in the position of marked ones.
 
     For instance: elmo substitutes MODEL "The [bank] of the river ."
 
@@ -149,22 +142,25 @@ def substitutes(
         with an output layer. With --model, or with --options and --weights, there is only SENTENCE;
         a single argument is SENTENCE, too, and the model the default one.
     sentence
-        A sentence with one or more words in square brackets, each looked at on its own.
+        A sentence with one or more words in square brackets, each replaced on its own.
     top
         How many words.
     state
-        What the layers remember when the sentence begins.
+        Initial state of the sentence.
     tokenizer
-        How the sentence is split into words.
+        How the sentence is split into words; model: as the model's texts were.
     """
     choice, sentence = _model_and(sentence, model, choice)
     if sentence is None:
         raise ElmoError("elmo substitutes needs SENTENCE; see elmo substitutes --help")
+    from elmo.lm.reading import look_at
     from elmo.text.files import get_tokenizer
     from elmo.text.sentences import marked_words
 
-    words, positions = marked_words(sentence, get_tokenizer(tokenizer))
-    scorer = _load(choice)
+    scorer, expected = _load(choice)
+    chosen = get_tokenizer(tokenizer, scorer.config.tokenizer)
+    words, positions = marked_words(sentence, chosen)
+    look_at([sentence.replace("[", "").replace("]", "")], chosen, expected)
     results = [scorer.substitutes(words, place, top, state=state) for place in positions]
     if as_json:
         show(json.dumps([_as_json(result) for result in results], ensure_ascii=False, indent=2))
@@ -179,24 +175,25 @@ def _show_heldout(
 ) -> int:
     """Measure a model on the held-out documents of a prepared corpus."""
     from elmo.hub.names import DEFAULT_MODEL
+    from elmo.training.corpus.shards import Manifest
     from elmo.training.heldout import heldout_perplexity
 
     if choice.options is not None:
         raise ElmoError("a folder of elmo prepare needs a model with an output layer: give --model")
-    found = heldout_perplexity(
-        choice.model or DEFAULT_MODEL, folder, choice.device, words, show_progress=not quiet
-    )
-    _show_perplexity(found, as_json)
+    name = choice.model or DEFAULT_MODEL
+    found = heldout_perplexity(name, folder, choice.device, words, show_progress=not quiet)
+    _show_perplexity(found, as_json, Manifest.read(folder / "corpus.json").tokenizer)
     return DONE
 
 
-def _show_perplexity(found: Perplexity, as_json: bool) -> None:
+def _show_perplexity(found: Perplexity, as_json: bool, tokenizer: str) -> None:
     if as_json:
-        show(json.dumps(found.to_dict(), indent=2))
+        show(json.dumps({**found.to_dict(), "tokenizer": tokenizer}, indent=2))
         return
     show(f"forward     {found.forward:,.3f}")
     show(f"backward    {found.backward:,.3f}")
     show(f"mean        {found.mean:,.3f} (geometric)")
+    show(f"tokenizer   {tokenizer}")
     show(f"sentences   {found.n_sentences:,}")
     show(f"words       {found.n_words:,}")
     treated = "counted as <UNK>" if found.counts_unknown else "not counted"
@@ -210,7 +207,7 @@ def _show_perplexity(found: Perplexity, as_json: bool) -> None:
 def _model_and(
     rest: str | None, model: str | None, choice: ModelChoice, alone: str = "rest"
 ) -> tuple[ModelChoice, str | None]:
-    """Understand two arguments of which the first may be given as a flag instead.
+    """Interpret two arguments of which the first may be given as a flag instead.
 
     Args:
         rest: The second argument.
@@ -230,51 +227,36 @@ def _model_and(
 
 
 def _is_text_file(name: str | None) -> bool:
-    """Tell whether a name is that of a file or a pipe which is not a model's."""
+    """Return whether a name is that of a file or a pipe, and not of weights."""
     from elmo.text.files import is_readable
 
     return name is not None and is_readable(name) and Path(name).suffix not in _WEIGHTS
 
 
-def _load(choice: ModelChoice) -> LanguageModelScorer:
+def _load(choice: ModelChoice) -> tuple[LanguageModelScorer, Expected]:
+    """Load a model; return what it expects of texts, which are looked at before they are split."""
     from elmo.lm.scoring import LanguageModelScorer
 
-    return LanguageModelScorer.from_pretrained(
-        choice.model,
-        options=choice.options,
-        weights=choice.weights,
-        precision=choice.precision,
-        device=choice.device,
-    )
+    given = dataclasses.asdict(choice)
+    scorer = LanguageModelScorer.from_pretrained(given.pop("model"), **given)
+    expected, scorer.expected = scorer.expected, None
+    assert expected is not None
+    return scorer, expected
 
 
-@dataclasses.dataclass(frozen=True)
-class _Source:
-    """A text that is being read."""
+def _read(
+    path: str, settings: ReadingSettings, choice: ModelChoice, quiet: bool
+) -> tuple[LanguageModelScorer, str, Iterator[list[str]]]:
+    """Load a model; return it, the name of the tokenizer, and the sentences of a text."""
+    from elmo.text.files import get_tokenizer, require_text
 
-    file: TextFile
-    tokenizer: Tokenizer
+    require_text(path, settings.encoding)  # before the model is loaded
+    from elmo.lm.reading import read_text
 
-    def sentences(self, show_progress: bool) -> Iterator[list[str]]:
-        """Yield sentences, moving a progress bar along with the bytes that were read."""
-        from tqdm import tqdm
-
-        from elmo.text.files import read_sentences
-
-        total = self.file.total_bytes
-        with tqdm(total=total, disable=not show_progress, unit="B", unit_scale=True) as bar:
-            for sentence in read_sentences(self.file, self.tokenizer):
-                yield sentence
-                bar.update(self.file.bytes_read - bar.n)
-
-
-@contextmanager
-def _open_text(path: str, settings: ReadingSettings) -> Iterator[_Source]:
-    from elmo.text.files import TextFile, get_tokenizer
-
-    tokenizer = get_tokenizer(settings.tokenizer)
-    with TextFile(path, settings.encoding) as file:
-        yield _Source(file, tokenizer)
+    scorer, expected = _load(choice)
+    tokenizer = get_tokenizer(settings.tokenizer, scorer.config.tokenizer)
+    sentences = read_text(path, tokenizer, settings.encoding, expected, not quiet)
+    return scorer, tokenizer.name, sentences
 
 
 # --- what comes out -------------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 The forward direction predicts word k from `<S> w1 ... w(k-1)` and at last `</S>`; the backward one
 predicts word k from `</S> wn ... w(k+1)` and at last `<S>`. Both give a distribution over the
-vocabulary of the model's output layer. A third one, *joint*, is their normalised product,
+vocabulary of the model's output layer. A third one, *joint*, is their normalized product,
 
     p(v) = f(v) b(v) / sum over u of f(u) b(u),
 
@@ -25,11 +25,14 @@ from torch import Tensor
 from elmo.backends import choose
 from elmo.embed.pipeline import carry_rows, windows
 from elmo.errors import ConfigError, InputError
+from elmo.lm.reading import expected_text, look_at
 from elmo.lm.shifted import Reader, TopOutputs, open_output_layer
 from elmo.lm.softmax_losses import pick, row_chunks
 from elmo.model.bilm import BiLM, Checkpoint
 from elmo.model.perplexity import Perplexity
-from elmo.settings import Precision, StatePolicy, SurprisalUnit
+from elmo.settings import ModelChoice, Precision, StatePolicy, SurprisalUnit
+from elmo.text.files import get_tokenizer
+from elmo.text.mismatch import Expected
 from elmo.text.sentences import Words, checked_sentences
 from elmo.text.vocabulary import SPECIALS, UNKNOWN
 
@@ -45,7 +48,7 @@ class SentenceScore:
 
     words: tuple[str, ...]
     known: tuple[bool, ...]
-    """Whether a word is in the vocabulary; one that is not is scored as `<UNK>`."""
+    """Whether a word is in the vocabulary; one that is not, or a written `<UNK>`, is unknown."""
     forward: Array
     """Given the words before, float32 `(n,)`."""
     backward: Array
@@ -121,6 +124,8 @@ class LanguageModelScorer:
         unknown = self.vocabulary.place(UNKNOWN)
         assert unknown is not None
         self._unknown = unknown
+        self.expected: Expected | None = expected_text(None, self.config, self.vocabulary)
+        """What is known of its text; sentences that look otherwise are reported. None: nothing."""
 
     @classmethod
     def from_pretrained(
@@ -149,7 +154,11 @@ class LanguageModelScorer:
             force_download=force_download,
         )
         checkpoint = open_model(name_or_path, options, weights, hub)
-        return cls(checkpoint, precision=precision, device=device, word_cache_mb=word_cache_mb)
+        scorer = cls(checkpoint, precision=precision, device=device, word_cache_mb=word_cache_mb)
+        if weights is None:
+            choice = ModelChoice(model=None if name_or_path is None else str(name_or_path))
+            scorer.expected = expected_text(choice, scorer.config, scorer.vocabulary)
+        return scorer
 
     @property
     def device(self) -> torch.device:
@@ -275,7 +284,7 @@ class LanguageModelScorer:
         def entry(place: int) -> Substitute:
             return Substitute(self.vocabulary.words[place], *table[place].tolist())
 
-        own = self.vocabulary.place(words[position])
+        own = self.vocabulary.place(_with_unknown(words)[position])
         return Substitutes(
             sentence=tuple(words),
             position=position,
@@ -290,19 +299,27 @@ class LanguageModelScorer:
         self, sentences: Iterator[Words], state: StatePolicy, batch_size: int | None
     ) -> Iterator[list[Words]]:
         multiple = carry_rows(batch_size) if state == "carry" else 1
-        return windows(sentences, _WINDOW_TOKENS, multiple)
+        expected = self.expected
+        for window in windows(sentences, _WINDOW_TOKENS, multiple):
+            if expected is not None:
+                option = "get_tokenizer({!r}) of elmo.text.files"
+                raw = expected.tokenizer or "english"
+                look_at(window, get_tokenizer("whitespace"), expected, option, raw)
+                expected = None  # the beginning is enough
+            yield window
 
     def _outputs(
         self, window: list[Words], state: StatePolicy, batch_size: int | None
     ) -> list[TopOutputs]:
         """Compute the outputs for sentences, in their order."""
-        read = dict(self._reader.outputs(window, state, batch_size))
+        read = dict(self._reader.outputs(list(map(_with_unknown, window)), state, batch_size))
         return [read[number] for number in range(len(window))]
 
     def _targets(self, sentence: Words) -> _Targets:
-        places = [self.vocabulary.place(word) for word in (SPECIALS[0], *sentence, SPECIALS[1])]
+        words = (SPECIALS[0], *_with_unknown(sentence), SPECIALS[1])
+        places = [self.vocabulary.place(word) for word in words]
         ids = [self._unknown if place is None else place for place in places]
-        return _Targets(ids, [place is not None for place in places[1:-1]])
+        return _Targets(ids, [place != self._unknown for place in ids[1:-1]])
 
     def _losses(
         self, outputs: list[TopOutputs], targets: list[_Targets], count_unknown: bool
@@ -368,6 +385,11 @@ class _Targets(NamedTuple):
     """`<S> w1 ... wn </S>` as places in the vocabulary, n + 2 of them."""
     known: list[bool]
     """Which of the n words are in the vocabulary."""
+
+
+def _with_unknown(words: Words) -> Words:
+    """Return words with `<UNK>` for all its spellings, such as the `<unk>` of many corpora."""
+    return [UNKNOWN if word.upper() == UNKNOWN else word for word in words]
 
 
 def _checked_position(words: Sequence[str], position: int) -> int:

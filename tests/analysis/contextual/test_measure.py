@@ -243,7 +243,7 @@ def test_the_same_report_makes_the_same_pictures(tmp_path, tiny_elmo, sentences)
 
 
 def test_settings_that_cannot_work_are_refused():
-    with pytest.raises(ConfigError, match="--min-contexts is 1"):
+    with pytest.raises(ConfigError, match="min_contexts is 1"):
         ContextualitySettings(min_contexts=1)
-    with pytest.raises(ConfigError, match="--max-occurrences is 3, fewer than the 5"):
+    with pytest.raises(ConfigError, match="max_occurrences is 3, fewer than the 5"):
         ContextualitySettings(max_occurrences=3)

@@ -97,7 +97,7 @@ def test_two_occurrences_are_enough(tmp_path, tiny_elmo):
 
 
 def test_a_layer_that_the_model_lacks_is_named_by_its_flag(tiny_elmo, corpus):
-    expected = r"--layer is 9, expected 'top', 'average', 'mix' or a number from 0 to 2 \("
+    expected = r"layer is 9, expected 'top', 'average', 'mix' or a number from 0 to 2 \("
     with pytest.raises(ConfigError, match=expected):
         senses("bank", model=tiny_elmo, corpus=corpus.settings, layer=9)
     with pytest.raises(ConfigError, match=expected):

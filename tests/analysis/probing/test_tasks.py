@@ -20,7 +20,7 @@ def test_a_task_without_data_says_which_and_where_to_find_it(tmp_path, task):
         read_layer_data(LayerSettings(tasks=(task,)))
     assert f"no data for {task}" in str(error.value)
     assert homes[task] in str(error.value)
-    assert "--data FOLDER" in str(error.value)
+    assert "data FOLDER" in str(error.value)
     assert len(str(error.value).splitlines()) == 3
     with pytest.raises(ConfigError, match=f"no data in {tmp_path} for pos, wsd, wic"):
         read_layer_data(LayerSettings(data=tmp_path))

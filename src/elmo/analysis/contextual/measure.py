@@ -18,7 +18,7 @@ from elmo.analysis.contextual.report import (
     Measure,
     WordContextuality,
 )
-from elmo.analysis.corpus import Corpus, Window
+from elmo.analysis.corpus import Corpus, Window, require_corpus
 from elmo.analysis.geometry import (
     Floats,
     Integers,
@@ -195,10 +195,11 @@ def contextuality(
     """
     settings, text = divided(ContextualitySettings, settings, corpus, fields)
     prepare(settings, ContextualityReport, ContextualityReport.stem)
-    read = Corpus(text, show_progress)
-    elmo, facts = load(model)
+    require_corpus(text)
+    loaded = load(model)
+    elmo, read = loaded.model, Corpus(text, loaded, show_progress)
     report = measure_windows(read.windows(elmo), elmo.n_layers, elmo.dim, settings)
-    return saved(report, settings, corpus=read.title, **facts)
+    return saved(report, settings, **loaded.facts, **read.facts)
 
 
 def measure_windows(

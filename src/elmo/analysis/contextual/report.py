@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from elmo.analysis.intervals import Estimate
-from elmo.analysis.reports import TITLE, Report, Table, add_grid, figure_text, new_figure
+from elmo.analysis.reports import TITLE, CorpusReport, Table, add_grid, figure_text, new_figure
 from elmo.runtime.tables import NOTHING
 
 _EXTREMES = 12
@@ -84,11 +84,10 @@ _FROM_PAPER = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class ContextualityReport(Report):
+class ContextualityReport(CorpusReport):
     """How contextual the vectors of a model are on a corpus."""
 
     stem = "contextuality"
-    corpus: str = ""
     n_sentences: int = 0
     n_words: int = 0
     """Words of the corpus."""
@@ -110,7 +109,8 @@ class ContextualityReport(Report):
         """Model, corpus and samples."""
         return [
             *super().head,
-            f"corpus   {self.corpus}: {self.n_sentences:,} sentences, {self.n_words:,} words",
+            f"corpus   {self.corpus}: {self.n_sentences:,} sentences, {self.n_words:,} words "
+            f"(tokenizer {self.tokenizer})",
             f"sample   {self.sampled_words:,} words ({self.sampled_occurrences:,} occurrences), "
             f"{self.sampled_sentences:,} sentences, {self.baseline_words:,} random words",
         ]

@@ -12,7 +12,7 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
-from elmo.analysis.reports import TITLE, Report, new_figure, word_fonts
+from elmo.analysis.reports import TITLE, CorpusReport, new_figure, word_fonts
 from elmo.analysis.settings import Projection
 from elmo.runtime.files import write_text
 from elmo.runtime.tables import counted
@@ -67,11 +67,10 @@ class SenseCluster:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SenseReport(Report):
+class SenseReport(CorpusReport):
     """The clusters of one word."""
 
     word: str
-    corpus: str = ""
     layer: str = ""
     n_occurrences: int = 0
     """Occurrences in the corpus."""
@@ -91,7 +90,8 @@ class SenseReport(Report):
         silhouette = "" if self.silhouette is None else f", silhouette {self.silhouette:.3f}"
         return [
             *super().head,
-            f"corpus   {self.corpus}: {counted(self.n_occurrences, 'occurrence')} of {self.word}",
+            f"corpus   {self.corpus}: {counted(self.n_occurrences, 'occurrence')} of {self.word} "
+            f"(tokenizer {self.tokenizer})",
             f"layer    {self.layer}: {self.n_clusters}{silhouette}",
         ]
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from elmo.analysis.corpus import Corpus, Window
+from elmo.analysis.corpus import Corpus, Window, require_corpus
 from elmo.analysis.geometry import Floats, Integers, Vectors, self_similarity, unit_rows
 from elmo.analysis.inputs import divided, load, prepare, saved
 from elmo.analysis.occurrences.grouping import cluster, project, require_sklearn
@@ -88,8 +88,9 @@ def senses(
     settings, text = divided(SenseSettings, settings, corpus, fields)
     prepare(settings, SenseReport, SenseReport(word=word).stem)
     require_sklearn()
-    read = Corpus(text, show_progress)
-    elmo, facts = load(model)
+    require_corpus(text)
+    loaded = load(model)
+    elmo, read = loaded.model, Corpus(text, loaded, show_progress)
     require_layer(settings.layer, elmo.config)
     form = read.word(word)
     found = _OccurrenceSample(settings, form, elmo.dim)
@@ -97,7 +98,8 @@ def senses(
     for window in read.windows(elmo, settings.layer, sentences):
         found.offer(window)
     _require_occurrences(word, read, found)
-    return saved(_clustered(word, found, settings), settings, corpus=read.title, **facts)
+    report = _clustered(word, found, settings)
+    return saved(report, settings, **loaded.facts, **read.facts)
 
 
 def _clustered(word: str, found: _OccurrenceSample, settings: SenseSettings) -> SenseReport:

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from elmo.analysis.corpus import Corpus
+from elmo.analysis.corpus import Corpus, require_corpus
 from elmo.analysis.geometry import Floats, Integers, Vectors, unit_rows
 from elmo.analysis.inputs import divided, load, prepare, saved
 from elmo.analysis.intervals import Estimate, bootstrap, estimate
-from elmo.analysis.reports import TITLE, Report, Table, add_grid, figure_text, new_figure
+from elmo.analysis.reports import TITLE, CorpusReport, Table, add_grid, figure_text, new_figure
 from elmo.analysis.settings import CorrelationSettings
 from elmo.analysis.span_vectors import layer_names, with_mix
 from elmo.analysis.words.word_means import mean_vectors
@@ -67,11 +67,10 @@ class CorrelationRow:
 
 
 @dataclass(frozen=True, kw_only=True)
-class CorrelationReport(Report):
+class CorrelationReport(CorpusReport):
     """The correlations of all files, layers and conditions."""
 
     stem = "correlation"
-    corpus: str = ""
     rows: list[CorrelationRow] = field(default_factory=list)
     pairs: dict[str, list[tuple[float, float]]] = field(default_factory=dict)
     """For each file, score and cosine of every pair where the correlation is highest."""
@@ -79,7 +78,9 @@ class CorrelationReport(Report):
     @property
     def head(self) -> list[str]:
         """Model and corpus."""
-        corpus = self.corpus or "none: words are compared in isolation only"
+        corpus = "none: words are compared in isolation only"
+        if self.corpus:
+            corpus = f"{self.corpus} (tokenizer {self.tokenizer})"
         return [*super().head, f"corpus   {corpus}"]
 
     def tables(self) -> Iterator[Table]:
@@ -194,10 +195,12 @@ def correlation(
     settings, text = divided(CorrelationSettings, settings, corpus, fields)
     prepare(settings, CorrelationReport, CorrelationReport.stem)
     files = [read_judged_pairs(Path(path)) for path in paths]
-    read = Corpus(text, show_progress) if text.corpus else None
-    elmo, facts = load(model)
-    title = "" if read is None else read.title
-    return saved(_correlate(elmo, files, read, settings), settings, corpus=title, **facts)
+    if text.corpus:
+        require_corpus(text)
+    loaded = load(model)
+    read = Corpus(text, loaded, show_progress) if text.corpus else None
+    report = _correlate(loaded.model, files, read, settings)
+    return saved(report, settings, **loaded.facts, **(read.facts if read else {}))
 
 
 def _correlate(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from elmo.analysis.corpus import Corpus, Window
+from elmo.analysis.corpus import Corpus, Window, require_corpus
 from elmo.analysis.geometry import unit_rows
 from elmo.analysis.inputs import divided, load
 from elmo.analysis.reports import Listing, as_json
@@ -152,10 +152,12 @@ def neighbors(
     if not sentences:
         raise InputError('neighbors needs a SENTENCE, such as "The [bank] of the river ."')
     settings, text = divided(NeighborSettings, settings, corpus, fields)
-    read = Corpus(text, show_progress)
+    require_corpus(text)
+    loaded = load(model)
+    read = Corpus(text, loaded, show_progress)
     marked = [marked_words(sentence, read.tokenizer) for sentence in sentences]
     queries = [MarkedWord(words, place) for words, places in marked for place in places]
-    return _search(load(model)[0], read, queries, settings)
+    return _search(loaded.model, read, queries, settings)
 
 
 def _search(

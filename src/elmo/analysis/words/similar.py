@@ -98,9 +98,9 @@ def similar(
         search = faiss_search(index, settings.remove_mean, settings.index, settings.overwrite)
     allowed = index.allowed(stop_words, settings.min_count, settings.max_count)
     forms = [word.lower() if index.facts.get("ignore_case") else word for word in words]
-    how = {"remove_mean": settings.remove_mean, "allowed": allowed, "search": search}
+    top, shifted = settings.top, settings.remove_mean
     lists = [
-        SimilarWords(word, index.similar(word, settings.top, **how))
+        SimilarWords(word, index.similar(word, top, shifted, allowed=allowed, search=search))
         for word in dict.fromkeys(forms)
     ]
     return SimilarReport(lists, *index.vectors.shape)
@@ -149,7 +149,7 @@ class _Index:
             require_same(path, index.facts, facts)
             return index
         index = self._of_corpus() if self.corpus.corpus else self._of_words()
-        index.facts |= facts
+        index.facts |= {name: value for name, value in facts.items() if value is not None}
         if path is not None:
             index.save(path)
         return index
@@ -157,6 +157,7 @@ class _Index:
     def _facts(self) -> dict[str, Any]:
         """Return what the index is made of, as far as the user said."""
         paths, vocabulary = self.corpus.corpus, self.settings.vocabulary
+        tokenizer = self.corpus.tokenizer
         for path in paths:
             if not path.is_file():
                 raise MissingFileError(
@@ -173,7 +174,7 @@ class _Index:
             facts |= {
                 "corpus": ", ".join(map(str, paths)),
                 "corpus_bytes": sum(path.stat().st_size for path in paths),
-                "tokenizer": self.corpus.tokenizer,
+                "tokenizer": None if tokenizer == "model" else tokenizer,
                 "max_sentences": self.corpus.max_sentences,
                 "ignore_case": self.corpus.ignore_case,
                 "layer": str(self.settings.layer),
@@ -182,14 +183,15 @@ class _Index:
 
     def _of_corpus(self) -> WordIndex:
         """Average the vectors of frequent words over a corpus."""
-        from elmo.analysis.corpus import Corpus
+        from elmo.analysis.corpus import Corpus, require_corpus
         from elmo.analysis.words.word_means import index_of_corpus
 
-        text = Corpus(self.corpus, self.show_progress)
-        model, _ = load(self.model)
+        require_corpus(self.corpus)
+        loaded = load(self.model)
+        model, text = loaded.model, Corpus(self.corpus, loaded, self.show_progress)
         least, most = self.settings.min_count, self.settings.max_words
         index = index_of_corpus(model, text, self.settings.layer, least, most, self.show_progress)
-        index.facts["model_sha256"] = model.fingerprint
+        index.facts |= {"model_sha256": model.fingerprint, "tokenizer": text.tokenizer.name}
         return index
 
     def _of_words(self) -> WordIndex:
@@ -208,7 +210,7 @@ class _Index:
                 "be compared"
             )
         listed = None if path is None else Vocabulary.read(path).words
-        model, _ = load(self.model)
+        model = load(self.model).model
         chosen = list(_own_words(model) if listed is None else listed)[: self.settings.max_words]
         if self.settings.index is None and model.config.reads_characters:
             chosen += self.words
@@ -221,7 +223,7 @@ class _Index:
 def require_same(path: Path, made: Mapping[str, Any], given: Mapping[str, Any]) -> None:
     """Refuse an index that was made of something else than the user gives."""
     for name, value in given.items():
-        if name == "model" and value is None:
+        if name in ("model", "tokenizer") and value is None:  # the user did not say
             continue
         if made.get(name) != value:
             raise ConfigError(

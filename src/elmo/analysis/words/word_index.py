@@ -112,8 +112,8 @@ class WordIndex:
         self,
         word: str,
         top: int = 10,
-        *,
         remove_mean: bool = False,
+        *,
         allowed: Allowed | None = None,
         search: Search | None = None,
     ) -> list[Similar]:
@@ -196,7 +196,7 @@ class WordIndex:
             "vectors": np.ascontiguousarray(self.vectors, np.float32).reshape(-1),
             "mean": self.mean,
             "norms": self.norms(remove_mean=False),
-            "centred_norms": self.norms(remove_mean=True),
+            "centered_norms": self.norms(remove_mean=True),
         }
         facts = json.dumps({**self.facts, "dim": self.vectors.shape[1]}, sort_keys=True)
         write_arrays(path, arrays, {"kind": _KIND, "facts": facts})
@@ -222,7 +222,7 @@ class WordIndex:
         vectors = arrays["vectors"].reshape(len(words), facts["dim"])
         index = cls(words, arrays["counts"], vectors, facts)
         index._mean = arrays["mean"]
-        index._norms = {False: arrays["norms"], True: arrays["centred_norms"]}
+        index._norms = {False: arrays["norms"], True: arrays["centered_norms"]}
         lengths = {len(words), len(index.counts), *map(len, index._norms.values())}
         if lengths != {len(words)} or index._mean.shape != vectors.shape[1:]:
             raise ValueError(f"arrays of {sorted(lengths)} values")
