@@ -247,7 +247,7 @@ def test_vectors_of_the_task_data_are_the_same_in_a_file_of_their_own(data, monk
 
 
 def test_what_is_missing_is_named(tmp_path):
-    with pytest.raises(ConfigError, match="--data is missing"):
+    with pytest.raises(ConfigError, match="data is missing"):
         runs.run_report(ReportSettings(), print)
     with pytest.raises(MissingFileError, match="no folder"):
         runs.run_report(ReportSettings(data=tmp_path, out=tmp_path / "out"), lambda line: None)

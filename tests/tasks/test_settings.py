@@ -9,8 +9,8 @@ from elmo.tasks.settings import TaskSettings
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ({"features": "glove", "elmo_at": "both"}, "--elmo-at is about ELMo"),
-        ({"features": "random", "finetune_elmo": True}, "--finetune-elmo is about ELMo"),
+        ({"features": "glove", "elmo_at": "both"}, "elmo_at is about ELMo"),
+        ({"features": "random", "finetune_elmo": True}, "finetune_elmo is about ELMo"),
         ({"features": "elmo", "elmo_at": "output"}, "leaves nothing for the input"),
         ({"features": "word2vec"}, "one of glove, elmo"),
         ({"train_share": 0.0}, "above 0"),

@@ -54,32 +54,20 @@ _CHANGED_ON_RESUME = ("device", "resume", "overwrite", "quiet", "cache_dir", "ou
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
-    """Default sizes and training of a task; a flag of the same name takes precedence."""
+    """Default sizes and training of a task; see the fields of the same names in `TaskSettings`."""
 
     hidden_size: int
-    """Width of the encoder in one direction."""
     layers: int = 1
-    """Recurrent layers of the encoder."""
     dropout: float = 0.3
-    """Dropout on the input of every part of the head."""
     batch_size: int = 32
-    """Examples in a batch."""
     epochs: int = 20
-    """Epochs, at most."""
     min_steps: int = 500
-    """Small training sets are read more often, up to this many steps."""
     patience: int = 5
-    """Stop after this many evaluations without an improvement; 0: never."""
     learning_rate: float = 1e-3
-    """Highest learning rate of Adam, after a linear warm-up and before a linear decay."""
     weight_decay: float = 0.0
-    """Weight decay of AdamW."""
     grad_clip: float = 5.0
-    """Bound on the global norm of the gradient."""
     elmo_dropout: float = 0.5
-    """Dropout on the mixed layers of ELMo."""
     mix_l2: float = 0.0
-    """L2 penalty that pulls the learned mix towards the average of the layers."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,8 +112,8 @@ class TaskSettings(ReadOptions):
     epochs: Annotated[int | None, POSITIVE] = None
     """Epochs, at most; unless given, small training sets are read more often, see --min-steps."""
     learning_rate: Annotated[float | None, POSITIVE] = None
-    """Highest learning rate; its default and those of the flags for head and optimization depend
-    on the task."""
+    """Highest learning rate, after a linear warm-up and before a linear decay; its default and
+    those of the flags for head and optimization depend on the task."""
     device: str = "auto"
     """auto, cpu, cuda, cuda:1, ..."""
     resume: bool = False
@@ -163,7 +151,7 @@ class TaskSettings(ReadOptions):
     layers: Annotated[int | None, POSITIVE, _HEAD] = None
     """Recurrent layers of the encoder."""
     dropout: Annotated[float | None, PART, _HEAD] = None
-    """Dropout within the head."""
+    """Dropout on the input of every part of the head."""
 
     batch_size: Annotated[int | None, POSITIVE, _OPTIMIZATION] = None
     """Examples in a batch."""
@@ -173,9 +161,9 @@ class TaskSettings(ReadOptions):
     patience: Annotated[int | None, at_least(0), _OPTIMIZATION] = None
     """Stop after this many evaluations without an improvement; 0: never."""
     weight_decay: Annotated[float | None, at_least(0), _OPTIMIZATION] = None
-    """Weight decay."""
+    """Weight decay of AdamW."""
     grad_clip: Annotated[float | None, POSITIVE, _OPTIMIZATION] = None
-    """Bound on the norm of the gradient."""
+    """Bound on the global norm of the gradient."""
     precision: Annotated[TaskPrecision, _OPTIMIZATION] = "fp32"
     """bf16: products of the head in bfloat16; for GPUs."""
 

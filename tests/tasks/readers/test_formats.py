@@ -30,14 +30,14 @@ def test_formats_are_detected_by_name_and_content(write):
         InputError, match="no format 'xml' for this task: expected jsonl or tsv or csv"
     ):
         formats.read_entailment(texts, ReadOptions(format="xml"))
-    with pytest.raises(InputError, match="--label-column is 'ner', expected the number"):
+    with pytest.raises(InputError, match="label_column is 'ner', expected the number"):
         formats.read_tagged([write("a O\n", "a.conll")], ReadOptions(label_column="ner"))
 
 
 def test_other_encodings_are_read_or_refused_with_the_line(tmp_path):
     path = tmp_path / "trec.txt"
     path.write_bytes("LOC Where ?\nLOC Café ?\n".encode("latin-1"))
-    with pytest.raises(InputError, match=r"line 2: byte 0xe9 .* --encoding"):
+    with pytest.raises(InputError, match=r"line 2: byte 0xe9 .*encoding"):
         formats.read_texts([path], ReadOptions())
     examples = formats.read_texts([path], ReadOptions(encoding="latin-1"))
     assert examples[1].words == ["Café", "?"]

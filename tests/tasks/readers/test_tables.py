@@ -24,7 +24,7 @@ def test_csv_with_a_header_several_texts_and_lines_in_quotation_marks(write):
 
 def test_tables_without_names_go_by_number(write):
     path = write('pos\tsay "no\nneg\tagain\n', "data.tsv")
-    with pytest.raises(InputError, match=r"no column label or gold_label.*--label-column"):
+    with pytest.raises(InputError, match=r"no column label or gold_label.*label_column"):
         read_table(path, WORDS)
     examples = read_table(path, WORDS.replace(label_column="0", text_column="1"))
     assert [(e.words, e.label) for e in examples] == [(["say", '"no'], "pos"), (["again"], "neg")]

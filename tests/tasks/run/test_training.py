@@ -179,11 +179,11 @@ def test_a_finished_run_is_not_done_again(folder, tmp_path):
 def test_a_run_does_not_go_on_with_other_settings(folder, tmp_path):
     chosen = settings(folder, "texts.csv", tmp_path, epochs=1)
     train_task("classify", chosen)
-    with pytest.raises(ConfigError, match=r"--learning-rate is 0\.5.*started with 0\.01"):
+    with pytest.raises(ConfigError, match=r"learning_rate is 0\.5.*started with 0\.01"):
         train_task("classify", chosen.replace(resume=True, learning_rate=0.5))
     with pytest.raises(ConfigError, match="another task"):
         train_task("tag", chosen.replace(resume=True))
-    with pytest.raises(OutputExistsError, match="--resume"):
+    with pytest.raises(OutputExistsError, match="resume"):
         train_task("classify", chosen)
 
 
@@ -216,12 +216,12 @@ def test_long_texts_are_cut_and_long_sentences_left_out_with_a_count(folder, tmp
 
 
 def test_halved_numbers_are_for_gpus(folder, tmp_path):
-    with pytest.raises(ConfigError, match="--precision bf16 needs a GPU"):
+    with pytest.raises(ConfigError, match="precision bf16 needs a GPU"):
         train_task("classify", settings(folder, "texts.csv", tmp_path, precision="bf16"))
 
 
 @pytest.mark.parametrize("missing", ["data", "out"])
 def test_what_is_needed_is_asked_for(folder, tmp_path, missing):
     chosen = settings(folder, "texts.csv", tmp_path)
-    with pytest.raises(ConfigError, match=f"--{missing} is missing"):
+    with pytest.raises(ConfigError, match=f"{missing} is missing"):
         train_task("classify", chosen.replace(**{missing: () if missing == "data" else None}))

@@ -90,7 +90,7 @@ class LayerCache:
 
     def rows(self) -> Array:
         """Map all layers into memory: float16 of shape `(n_words, n_layers, dim)`."""
-        size = self._layers.stat().st_size // self._word_bytes if self._layers.exists() else 0
+        size = self._n_words()
         if self._mapped is None or len(self._mapped) < size:
             shape = (size, self.n_layers, self.dim)
             if not size:
@@ -133,13 +133,16 @@ class LayerCache:
                 file.write(records.tobytes())
         self._read_index()
 
+    def _n_words(self) -> int:
+        return self._layers.stat().st_size // self._word_bytes if self._layers.exists() else 0
+
     def _read_index(self) -> None:
         """Read the records that this run and others have appended since the last time."""
         if not self._index.exists():
             return
         records = np.fromfile(self._index, _RECORD, offset=self._index_bytes)  # whole ones
         starts, counts = records["start"].tolist(), records["words"].tolist()
-        n_words = self._layers.stat().st_size // self._word_bytes if self._layers.exists() else 0
+        n_words = self._n_words()
         for key, start, words in zip(records["hash"], starts, counts, strict=True):
             if start + words <= n_words:  # a file that was cut short is filled again
                 self._places[bytes(key)] = (start, words)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from elmo.errors import InputError
 from elmo.tasks.readers.examples import TaggedSentence
-from elmo.tasks.readers.files import Line, Remarks, blocks, cells_of, place, problem
+from elmo.tasks.readers.files import Line, Remarks, Rows, blocks, cells_of, place
 from elmo.tasks.settings import ReadOptions
 from elmo.tasks.tag_schemes import irregular_places, is_span_tag, scheme_of, spans_of, to_iob2
 from elmo.text import conllu
@@ -28,19 +28,20 @@ def read_columns(path: Path, options: ReadOptions) -> list[TaggedSentence]:
     spans (parts of speech) stay as they are.
     """
     remarks = Remarks(path)
-    rows = [_columns(path, block) for block in blocks(path, options.encoding)]
-    rows = [block for block in rows if block and block[0][1][0] != _DOCUMENT]
-    for block in rows:
-        number, columns = block[0]
-        if len(columns) != len(rows[0][0][1]):
-            remarks.add("sentences have another number of columns than the first", number)
+    found = [_columns(path, block) for block in blocks(path, options.encoding)]
+    found = [sentence for sentence in found if sentence.rows[0][0] != _DOCUMENT]
+    for sentence in found:
+        if len(sentence.rows[0]) != len(found[0].rows[0]):
+            what = "sentences have another number of columns than the first"
+            remarks.add(what, sentence.numbers[0])
     word = _number(options.text_column, "--text-column", 0)
     tag = _number(options.label_column, "--label-column", -1)
-    found = [_sentence(path, block, word, tag) for block in rows]
-    return remarks.finish(_normalized(found, remarks), "words with tags")
-
-
-_Row = tuple[int, list[str]]
+    tags = _normalized(found, [_column(sentence, tag) for sentence in found], remarks)
+    examples = [
+        TaggedSentence(_column(sentence, word), own, place(path, sentence.numbers[0]))
+        for sentence, own in zip(found, tags, strict=True)
+    ]
+    return remarks.finish(examples, "words with tags")
 
 
 def read_conllu(path: Path, options: ReadOptions) -> list[TaggedSentence]:
@@ -64,29 +65,24 @@ def read_conllu(path: Path, options: ReadOptions) -> list[TaggedSentence]:
     return remarks.finish(sentences, f"sentences with {field}")
 
 
-def _columns(path: Path, block: list[Line]) -> list[_Row]:
+def _columns(path: Path, block: list[Line]) -> Rows:
     """Split the lines of a sentence into columns; skip comments."""
-    rows = [(line.number, cells_of(line.text)) for line in block]
-    width = len(rows[-1][1])
-    while len(rows) > 1 and _is_comment(rows[0][1], [columns for _, columns in rows[1:]]):
-        rows = rows[1:]
-    for number, columns in rows:
-        if len(columns) != width:
-            raise problem(
-                path,
-                number,
-                f"{len(columns)} columns, expected {width} as in the rest of the sentence",
-            )
-    return rows
+    rows = [cells_of(line.text) for line in block]
+    first = 0
+    while first < len(rows) - 1 and _is_comment(rows[first], rows[-1]):
+        first += 1
+    sentence = Rows(path, [line.number for line in block][first:], rows[first:])
+    sentence.require_width(len(rows[-1]))
+    if len(rows[-1]) < 2:
+        raise sentence.problem(0, f"one column ({rows[first][0]!r}), expected words and tags")
+    return sentence
 
 
-def _is_comment(columns: list[str], rest: list[list[str]]) -> bool:
-    """Check whether the first line above others is a comment: `# id 7 domain=en`."""
+def _is_comment(columns: list[str], last: list[str]) -> bool:
+    """Check whether a line above others is a comment: `# id 7 domain=en`."""
     if not columns[0].startswith("#"):
         return False
-    if len(columns) != len(rest[-1]):
-        return True
-    return is_span_tag(rest[-1][-1]) and not is_span_tag(columns[-1])
+    return len(columns) != len(last) or (is_span_tag(last[-1]) and not is_span_tag(columns[-1]))
 
 
 def _number(given: str | None, flag: str, default: int) -> int:
@@ -98,38 +94,24 @@ def _number(given: str | None, flag: str, default: int) -> int:
         raise InputError(f"{flag} is {given!r}, expected the number of a column, from 0") from None
 
 
-def _sentence(
-    path: Path, rows: list[_Row], word_column: int, tag_column: int
-) -> tuple[list[int], TaggedSentence]:
-    numbers = [number for number, _ in rows]
-    width = len(rows[0][1])
-    if width < 2:
-        raise problem(path, numbers[0], f"one column ({rows[0][1][0]!r}), expected words and tags")
-    for column in (word_column, tag_column):
-        if not -width <= column < width:
-            raise problem(path, numbers[0], f"no column {column}: the line has {width}")
-    words = [columns[word_column] for _, columns in rows]
-    tags = [columns[tag_column] for _, columns in rows]
-    for number, word, tag in zip(numbers, words, tags, strict=True):
-        if not word or not tag:
-            raise problem(path, number, "an empty word or tag")
-    return numbers, TaggedSentence(words, tags, place(path, numbers[0]))
+def _column(sentence: Rows, column: int) -> list[str]:
+    width = len(sentence.rows[0])
+    if not -width <= column < width:
+        raise sentence.problem(0, f"no column {column}: the line has {width}")
+    cells = [row[column] for row in sentence.rows]
+    if "" in cells:
+        raise sentence.problem(cells.index(""), "an empty word or tag")
+    return cells
 
 
-def _normalized(
-    found: list[tuple[list[int], TaggedSentence]], remarks: Remarks
-) -> list[TaggedSentence]:
+def _normalized(found: list[Rows], tags: list[list[str]], remarks: Remarks) -> list[list[str]]:
     """Convert spans to IOB2, and count tags that continue no span."""
-    scheme = scheme_of(sentence.tags or [] for _, sentence in found)
-    normalized = []
-    for numbers, sentence in found:
-        if scheme == "labels":
-            normalized.append(sentence)
-            continue
-        tags = sentence.tags or []
-        if scheme != "iob1":
-            for k in irregular_places(tags):
-                remarks.add("tags continue a span that is not there; they begin one", numbers[k])
-        tags = to_iob2(spans_of(tags), len(tags))
-        normalized.append(TaggedSentence(sentence.words, tags, sentence.place))
-    return normalized
+    scheme = scheme_of(tags)
+    if scheme == "labels":
+        return tags
+    if scheme != "iob1":
+        for sentence, own in zip(found, tags, strict=True):
+            for row in irregular_places(own):
+                what = "tags continue a span that is not there; they begin one"
+                remarks.add(what, sentence.numbers[row])
+    return [to_iob2(spans_of(own), len(own)) for own in tags]

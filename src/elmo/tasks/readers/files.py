@@ -46,6 +46,25 @@ def numbered_lines(path: Path, encoding: str = "utf-8") -> Iterator[Line]:
             yield Line(number, text)
 
 
+class Rows(NamedTuple):
+    """The lines of a sentence, split into columns."""
+
+    path: Path
+    numbers: list[int]
+    rows: list[list[str]]
+
+    def problem(self, row: int, what: str) -> InputError:
+        """Return the error for a row."""
+        return problem(self.path, self.numbers[row], what)
+
+    def require_width(self, width: int) -> None:
+        """Refuse rows with another number of columns."""
+        for number, row in enumerate(self.rows):
+            if len(row) != width:
+                message = f"{len(row)} columns, expected {width} as in the rest of the sentence"
+                raise self.problem(number, message)
+
+
 def blocks(path: Path, encoding: str) -> Iterator[list[Line]]:
     """Yield the lines between blank ones; lines of white space alone are blank, too."""
     block: list[Line] = []

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from elmo.tasks.readers.examples import Frame, Words
-from elmo.tasks.readers.files import Line, Remarks, blocks, json_lines, place, problem
+from elmo.tasks.readers.files import Line, Remarks, Rows, blocks, json_lines, place, problem
 from elmo.tasks.settings import ReadOptions
 from elmo.tasks.tag_schemes import LabeledSpan, irregular_places, scheme_of, spans_of, to_iob2
 
@@ -38,15 +38,6 @@ class _Columns(NamedTuple):
 
 
 _CONLL_2012 = _Columns(word=3, predicate=7, first_argument=11, after_arguments=1)
-
-
-class _Sentence(NamedTuple):
-    path: Path
-    numbers: list[int]
-    rows: list[list[str]]
-
-    def problem(self, row: int, what: str) -> Exception:
-        return problem(self.path, self.numbers[row], what)
 
 
 def read_propbank(path: Path, options: ReadOptions) -> list[Frame]:
@@ -116,20 +107,16 @@ def read_props(path: Path, options: ReadOptions) -> list[Frame]:
     return Remarks(path).finish(frames, "predicates with arguments")
 
 
-def _split(path: Path, block: list[Line]) -> _Sentence:
+def _split(path: Path, block: list[Line]) -> Rows:
     lines = [line for line in block if not line.text.startswith(("#begin ", "#end "))]
     rows = [line.text.split() for line in lines]
-    sentence = _Sentence(path, [line.number for line in lines], rows)
-    for number, row in enumerate(rows):
-        if len(row) != len(rows[0]):
-            raise sentence.problem(
-                number,
-                f"{len(row)} columns, expected {len(rows[0])} as in the sentence's first line",
-            )
+    sentence = Rows(path, [line.number for line in lines], rows)
+    if rows:
+        sentence.require_width(len(rows[0]))
     return sentence
 
 
-def _find_columns(sentence: _Sentence) -> _Columns:
+def _find_columns(sentence: Rows) -> _Columns:
     """Find the column of predicates: it has as many as there are columns of brackets after it."""
     width = len(sentence.rows[0])
     for column in range(width - 1, 0, -1):
@@ -143,7 +130,7 @@ def _find_columns(sentence: _Sentence) -> _Columns:
     )
 
 
-def _tagged_predicates(sentence: _Sentence, columns: _Columns) -> Iterator[tuple[int, list[str]]]:
+def _tagged_predicates(sentence: Rows, columns: _Columns) -> Iterator[tuple[int, list[str]]]:
     """Yield the predicates of a sentence with their tags."""
     rows = sentence.rows
     width = len(rows[0])
@@ -158,18 +145,13 @@ def _tagged_predicates(sentence: _Sentence, columns: _Columns) -> Iterator[tuple
     for column, predicate in enumerate(predicates, start=columns.first_argument):
         spans = _spans(sentence, column)
         if not any(kind == _VERB and start == predicate for start, _, kind in spans):
-            spans = _with_verb(sentence, spans, predicate)
+            if any(start <= predicate < stop for start, stop, _ in spans):
+                raise sentence.problem(predicate, "the predicate is inside of its own argument")
+            spans.append(LabeledSpan(predicate, predicate + 1, _VERB))
         yield predicate, to_iob2(spans, len(rows))
 
 
-def _with_verb(sentence: _Sentence, spans: list[LabeledSpan], predicate: int) -> list[LabeledSpan]:
-    """Mark the predicate itself where the file does not."""
-    if any(start <= predicate < stop for start, stop, _ in spans):
-        raise sentence.problem(predicate, "the predicate is inside of its own argument")
-    return [*spans, LabeledSpan(predicate, predicate + 1, _VERB)]
-
-
-def _spans(sentence: _Sentence, column: int) -> list[LabeledSpan]:
+def _spans(sentence: Rows, column: int) -> list[LabeledSpan]:
     """Read one column of brackets."""
     spans: list[LabeledSpan] = []
     opened: tuple[int, str] | None = None

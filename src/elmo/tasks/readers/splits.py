@@ -58,7 +58,12 @@ def split_snli(source: Path, out: Path) -> Parts:
     known = {_key(pair["sentence1"]) for pair in (*dev, *test)}
     more = _pairs(_find(source, "cad-train.tsv"))
     train = [pair for pair in (*given, *more) if _key(pair["sentence1"]) not in known]
-    return _write_parts(out, ".jsonl", [train, dev, test], _as_json_lines)
+    return _write_parts(
+        out,
+        ".jsonl",
+        [train, dev, test],
+        lambda part: "".join(json.dumps(pair, ensure_ascii=False) + "\n" for pair in part),
+    )
 
 
 def split_squad(source: Path, out: Path) -> Parts:
@@ -175,10 +180,6 @@ def _drawn_premises(pairs: Iterable[dict[str, str]], count: int) -> list[dict[st
 def _cut(items: Sequence[Any], sizes: Sequence[int]) -> list[Sequence[Any]]:
     ends = np.cumsum([0, *sizes]).tolist()
     return [items[start:end] for start, end in pairwise(ends)]
-
-
-def _as_json_lines(records: Iterable[dict[str, Any]]) -> str:
-    return "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records)
 
 
 def _as_csv(rows: Iterable[Sequence[str]]) -> str:

@@ -104,9 +104,8 @@ def train_task(name: str, settings: TaskSettings, examples: Examples | None = No
         examples: The data, if they have been read.
     """
     out = _prepare_out(name, settings)
-    finished = _finished_before(out, settings)
-    if finished is not None:
-        return finished
+    if settings.resume and (out / RESULT_FILE).is_file():
+        return TaskReport(**json.loads((out / RESULT_FILE).read_text(encoding="utf-8")))
     return _Run(name, settings, out, examples).go()
 
 
@@ -424,10 +423,3 @@ def _prepare_out(name: str, settings: TaskSettings) -> Path:
     for file in (RUN_FILE, RESULT_FILE, METRICS_FILE, SNAPSHOT_FILE, CONFIG_FILE, WEIGHTS_FILE):
         (out / file).unlink(missing_ok=True)
     return out
-
-
-def _finished_before(out: Path, settings: TaskSettings) -> TaskReport | None:
-    path = out / RESULT_FILE
-    if not (settings.resume and path.is_file()):
-        return None
-    return TaskReport(**json.loads(path.read_text(encoding="utf-8")))
