@@ -155,7 +155,7 @@ def test_a_share_of_unknown_words_far_above_the_card_s_is_noted():
 
 
 def test_unknown_words_of_raw_text_are_counted_after_it_is_split():
-    known = Expected(unknown_rate=0.03, vocabulary=lambda: {"it", "is", "n't", "so", "."})
+    known = Expected(unknown_rate=0.03, vocabulary={"it", "is", "n't", "so", "."})
     split = get_tokenizer("english").sentences
     assert describe_mismatch(["it isn't so."] * 50, "english", known, split=split) is None
     assert "unknown" in describe_mismatch(["ĝi ne tiel."] * 80, "english", known, split=split)

@@ -149,8 +149,8 @@ class Expected:
     tokenizer: str | None = None
     unknown_rate: float | None = None
     """Share of words outside of the vocabulary in held-out text."""
-    vocabulary: Container[str] | Callable[[], Container[str]] | None = None
-    """Words of the output layer, or what reads them; called only if all else looks right."""
+    vocabulary: Container[str] | None = None
+    """Words of the output layer, such as `Checkpoint.vocabulary`."""
 
 
 def describe_mismatch(
@@ -455,8 +455,7 @@ def _describe_unknown(
             break
     if len(words) < _LEAST_KNOWN:
         return None
-    known = expected.vocabulary() if callable(expected.vocabulary) else expected.vocabulary
-    share = sum(word not in known for word in words) / len(words)
+    share = sum(word not in expected.vocabulary for word in words) / len(words)
     most = max(_UNKNOWN_RATIO * expected.unknown_rate, expected.unknown_rate + _UNKNOWN_MARGIN)
     if share <= most:
         return None
