@@ -94,9 +94,7 @@ def test_batch_to_ids_refuses_a_string_in_the_place_of_a_sentence():
 def test_batch_to_ids_refuses_what_is_no_word():
     with pytest.raises(InputError, match="sentence 1, word 0 is None of type NoneType"):
         batch_to_ids([["The"], [None]])
-    with pytest.raises(
-        InputError, match="sentence 0: received None of type NoneType, expected a list"
-    ):
+    with pytest.raises(InputError, match="sentence 0: received None of type NoneType"):
         batch_to_ids([None])
 
 

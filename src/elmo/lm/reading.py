@@ -15,7 +15,7 @@ from elmo.hub.names import find_card
 from elmo.settings import ModelChoice
 from elmo.text.files import TextFile, Tokenizer, read_sentences
 from elmo.text.mismatch import MOST_LINES, Expected, describe_mismatch
-from elmo.text.sentences import Words
+from elmo.text.sentences import Words, marked_words
 from elmo.text.vocabulary import Vocabulary
 
 
@@ -35,7 +35,7 @@ def expected_text(
         language=card.language if card else None,
         tokenizer=config.tokenizer,
         unknown_rate=card.unknown_rate if card else None,
-        vocabulary=vocabulary,  # type: ignore[arg-type]
+        vocabulary=vocabulary,
     )
 
 
@@ -90,3 +90,11 @@ def look_at(
     )
     if note is not None:
         warnings.warn(note, ElmoWarning, stacklevel=3)
+
+
+def split_marked(
+    sentence: str, tokenizer: Tokenizer, expected: Expected
+) -> tuple[Words, list[int]]:
+    """Split a sentence of a user; return its words and the positions of those in brackets."""
+    look_at([sentence.replace("[", "").replace("]", "")], tokenizer, expected)
+    return marked_words(sentence, tokenizer)

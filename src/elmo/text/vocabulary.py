@@ -60,7 +60,7 @@ class Vocabulary:
     def __iter__(self) -> Iterator[str]:
         return iter(self.words)
 
-    def __contains__(self, word: str) -> bool:
+    def __contains__(self, word: object) -> bool:
         return word in self._places
 
     def place(self, word: str) -> int | None:
