@@ -2,6 +2,8 @@
 
 import dataclasses
 import json
+import subprocess
+import sys
 
 import pytest
 
@@ -36,6 +38,12 @@ def test_a_task_is_trained_evaluated_and_used_in_python_as_by_commands(folder, t
     (found,) = tasks.predict(str(tmp_path / "head"), "the cup is red", device="cpu")
     assert main(["task", "predict", str(tmp_path / "head"), "the cup is red", *cpu]) == 0
     assert json.loads(capsys.readouterr().out) == found
+
+
+def test_tasks_are_there_after_importing_the_package():
+    code = "import elmo, sys; assert elmo.tasks.train; print('torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
 
 
 def test_fields_replace_those_of_settings(folder, tmp_path):

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import warnings
 
 import pytest
 
@@ -86,6 +87,18 @@ def test_a_head_remembers_the_tokenizer_of_its_model(folder, tmp_path):
     told = elmo.tasks.load(tmp_path / "head", device="cpu", tokenizer="english")
     assert told("it isn't")[0]["text"] == "it is n't"
     assert train_task("classify", chosen.replace(resume=True)).finished  # nothing was changed
+
+
+def test_texts_of_another_kind_are_noted_once(folder, heads):
+    """Raw texts for a tokenizer of split ones: the words have their marks attached."""
+    raw = ["The cup isn't red, it's blue!", '"So," he said, "the hat is green?"'] * 10
+    told = elmo.tasks.load(heads / "classify", device="cpu", tokenizer="whitespace")
+    with pytest.warns(ElmoWarning, match="raw text"):
+        told(raw)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        told(raw)
+        elmo.tasks.load(heads / "classify", device="cpu")(raw)
 
 
 def test_without_a_known_tokenizer_texts_are_split_as_english(heads):

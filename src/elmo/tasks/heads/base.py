@@ -186,6 +186,8 @@ class Task(ABC, Generic[E, B, P]):
 
     metric: ClassVar[str]
     """The key of `evaluate` by which the best model is selected; higher is better."""
+    takes_pairs: ClassVar[bool] = False
+    """Whether a raw text is two texts, see `text_pair`."""
     recipe: ClassVar[Recipe]
     """Sizes and training, unless flags change them."""
 

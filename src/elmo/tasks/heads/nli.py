@@ -99,6 +99,7 @@ class Nli(LabelTask[EntailmentPair]):
     """Pairs of texts with one label each."""
 
     metric: ClassVar[str] = "accuracy"
+    takes_pairs: ClassVar[bool] = True
     recipe: ClassVar[Recipe] = Recipe(
         hidden_size=128,
         dropout=0.1,

@@ -207,6 +207,7 @@ class Qa(Task[Passage, QaBatch, AnswerPrediction]):
     """Questions about paragraphs."""
 
     metric: ClassVar[str] = "f1"
+    takes_pairs: ClassVar[bool] = True
     recipe: ClassVar[Recipe] = Recipe(
         hidden_size=100,
         dropout=0.1,

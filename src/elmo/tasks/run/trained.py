@@ -11,12 +11,15 @@ from tqdm.auto import tqdm
 
 from elmo.embedder import ELMo
 from elmo.errors import InputError
+from elmo.lm.reading import expected_text, look_at
 from elmo.runtime.devices import find_device
 from elmo.runtime.files import write_text
-from elmo.settings import TokenizerName
+from elmo.settings import ModelChoice, TokenizerName
 from elmo.tasks.features.inputs import CachedLayers, DirectLayers, InputStore, LayerSource
+from elmo.tasks.readers.files import tokenizer_of
 from elmo.tasks.run.folder import load_task
 from elmo.tasks.run.network import Runner
+from elmo.text.mismatch import Expected
 
 
 class TrainedTask:
@@ -44,6 +47,10 @@ class TrainedTask:
         self.task, settings, self.recipe, network, checkpoint = load_task(folder, model)
         self.options = settings.replace(phrases=False, tokenizer=tokenizer or settings.tokenizer)
         self._quiet = quiet
+        self._expected: Expected | None = None
+        if checkpoint is not None and not self.task.takes_pairs:
+            choice = ModelChoice(model=model or settings.model)
+            self._expected = expected_text(choice, checkpoint.config)
         place = find_device(device)
         source: LayerSource | None = None
         if checkpoint is not None:
@@ -76,6 +83,9 @@ class TrainedTask:
             found = self.task.parse(text, self.options)
             examples += found
             numbers += [number] * len(found)
+        if self._expected is not None:
+            look_at(given, tokenizer_of(self.options.tokenizer or "english"), self._expected)
+            self._expected = None  # one look is enough
         predictions = self.predict(examples)
         return [
             {"input": number, **self.task.render(example, prediction)}
