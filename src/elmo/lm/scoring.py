@@ -272,6 +272,7 @@ class LanguageModelScorer:
         position = _checked_position(words, position)
         if not isinstance(k, int) or isinstance(k, bool) or k < 1:
             raise ConfigError(f"k is {k!r}, expected a whole number of at least 1")
+        self._look_at([words])
         (outputs,) = self._outputs([words], state, None)
         forward = self._output.log_probs(outputs.forward[position, None])[0]
         backward = self._output.log_probs(outputs.backward[position + 1, None])[0]
@@ -299,14 +300,17 @@ class LanguageModelScorer:
         self, sentences: Iterator[Words], state: StatePolicy, batch_size: int | None
     ) -> Iterator[list[Words]]:
         multiple = carry_rows(batch_size) if state == "carry" else 1
-        expected = self.expected
-        for window in windows(sentences, _WINDOW_TOKENS, multiple):
-            if expected is not None:
-                option = "get_tokenizer({!r}) of elmo.text.files"
-                raw = expected.tokenizer or "english"
-                look_at(window, get_tokenizer("whitespace"), expected, option, raw)
-                expected = None  # the beginning is enough
+        for number, window in enumerate(windows(sentences, _WINDOW_TOKENS, multiple)):
+            if number == 0:  # the beginning is enough
+                self._look_at(window)
             yield window
+
+    def _look_at(self, sentences: list[Words]) -> None:
+        """Warn of sentences whose words were not split as the model's text was."""
+        if self.expected is not None:
+            option = "get_tokenizer({!r}) of elmo.text.files"
+            raw = self.expected.tokenizer or "english"
+            look_at(sentences, get_tokenizer("whitespace"), self.expected, option, raw)
 
     def _outputs(
         self, window: list[Words], state: StatePolicy, batch_size: int | None

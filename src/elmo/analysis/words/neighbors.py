@@ -20,7 +20,8 @@ from elmo.analysis.words.word_means import index_of_words
 from elmo.embed.pipeline import require_layer
 from elmo.embedder import ELMo
 from elmo.errors import InputError
-from elmo.text.sentences import Words, marked_words
+from elmo.lm.reading import split_marked
+from elmo.text.sentences import Words
 from elmo.text.static_vectors import read_static_vectors
 
 if TYPE_CHECKING:
@@ -155,7 +156,7 @@ def neighbors(
     require_corpus(text)
     loaded = load(model)
     read = Corpus(text, loaded, show_progress)
-    marked = [marked_words(sentence, read.tokenizer) for sentence in sentences]
+    marked = [split_marked(sentence, read.tokenizer, loaded.expected) for sentence in sentences]
     queries = [MarkedWord(words, place) for words, places in marked for place in places]
     return _search(loaded.model, read, queries, settings)
 

@@ -24,7 +24,7 @@ Allowed = npt.NDArray[np.bool_]
 Search = Callable[[Vectors, int], tuple[npt.NDArray[np.int64], Vectors]]
 """Query `(dim,)` of length 1 and how many -> rows and cosines of near vectors, best first."""
 
-_KIND = "elmo-word-index-1"
+_KIND = "elmo-word-index-2"
 _CHUNK_ROWS = 1 << 17
 _LEAST_NORM = 1e-12
 
