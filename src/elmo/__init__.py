@@ -14,6 +14,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from elmo.analysis.words.neighbors import neighbors
+    from elmo.analysis.words.similar import similar
     from elmo.config import ElmoConfig
     from elmo.embedder import ELMo
     from elmo.errors import ElmoError, ElmoWarning
@@ -23,6 +25,9 @@ if TYPE_CHECKING:
     from elmo.module import Elmo
     from elmo.text.alphabet import Alphabet
     from elmo.text.characters import CharacterMapper, batch_to_ids
+    from elmo.training.corpus.prepare import prepare
+    from elmo.training.finetune import finetune
+    from elmo.training.trainer import train
     from elmo.weights.token_file import TokenFile
 
 __version__ = "0.1.0"
@@ -41,7 +46,12 @@ _HOMES = {
     "State": "model.bilm",
     "TokenFile": "weights.token_file",
     "batch_to_ids": "text.characters",
+    "finetune": "training.finetune",
+    "prepare": "training.corpus.prepare",
+    "neighbors": "analysis.words.neighbors",
     "random_bilm": "model.bilm",
+    "similar": "analysis.words.similar",
+    "train": "training.trainer",
 }
 
 __all__ = [
@@ -58,11 +68,18 @@ __all__ = [
     "State",
     "TokenFile",
     "batch_to_ids",
+    "finetune",
+    "prepare",
+    "neighbors",
     "random_bilm",
+    "similar",
+    "train",
 ]
 
 
 def __getattr__(name: str) -> Any:
+    if name == "tasks":
+        return import_module("elmo.tasks")
     if name not in _HOMES:
         raise AttributeError(f"module 'elmo' has no attribute {name!r}")
     return getattr(import_module(f"elmo.{_HOMES[name]}"), name)

@@ -93,7 +93,7 @@ def test_every_command_states_the_same_mean_of_both_directions(run, tmp_path, ca
 def test_a_model_of_other_words_or_of_none_is_refused(run, tmp_path):
     _, out = run
     other = prepared(tmp_path, vocab_size=8)
-    with pytest.raises(InputError, match=r"predicts .* words that are not the 8 .*--vocabulary"):
+    with pytest.raises(InputError, match=r"predicts .* words that are not the 8 .*vocabulary"):
         heldout_perplexity(str(out / "best"), other)
     save_checkpoint(
         random_bilm(ElmoConfig.preset("tiny")).to_checkpoint(), tmp_path / "mute", "elmo"

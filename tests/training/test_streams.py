@@ -136,7 +136,7 @@ def equal(one, other):
 def test_streams_go_on_from_any_place(corpus, rows, unroll, skip):
     places = sum(len(sentence) + 1 for sentence in all_sentences(corpus))
     if places < rows * unroll:
-        with pytest.raises(InputError, match="smaller --batch-size"):
+        with pytest.raises(InputError, match="smaller batch_size"):
             make(corpus, rows=rows, unroll=unroll)
         return
     settings = {"rows": rows, "unroll": unroll, "reset_prob": 0.5, "seed": 3}

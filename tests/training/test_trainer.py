@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 import torch
 
+import elmo as elmo_package
 from elmo import ELMo
 from elmo.cli.main import main
 from elmo.config import ElmoConfig
@@ -246,7 +247,7 @@ def test_tensorboard_gets_every_row(corpus, tmp_path):
 def test_tensorboard_without_its_extra_is_refused_before_a_folder_is_made(corpus, tmp_path):
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(sys.modules, "torch.utils.tensorboard", None)
-        with pytest.raises(MissingExtraError, match="--tensorboard"):
+        with pytest.raises(MissingExtraError, match="tensorboard"):
             train(quick(corpus, tmp_path / "run", tensorboard=True))
     assert not (tmp_path / "run").exists()
 
@@ -378,9 +379,9 @@ def test_a_finished_run_is_not_said_to_have_a_loss_that_nobody_measured(
     out = tmp_path / "run"
     shutil.copytree(uninterrupted, out)
     assert main(["train", "--resume", str(out), "--quiet"]) == 0
-    told = capsys.readouterr().err
-    assert "step 60" in told
-    assert "nan" not in told
+    shown = capsys.readouterr().err
+    assert "step 60" in shown
+    assert "nan" not in shown
 
 
 @pytest.mark.usefixtures("ctrl_c")
@@ -402,7 +403,7 @@ def test_two_processes_do_not_write_to_one_run(corpus, tmp_path):
 def test_a_resumed_run_keeps_its_settings_and_its_corpus(corpus, uninterrupted, tmp_path):
     out = tmp_path / "run"
     shutil.copytree(uninterrupted, out)
-    with pytest.raises(ConfigError, match=r"--dropout is 0.7"):
+    with pytest.raises(ConfigError, match=r"dropout is 0.7"):
         train(TrainSettings(resume=out, dropout=0.7, quiet=True))
     (tmp_path / "text.txt").write_text(made_up_text(seed=5))
     other = tmp_path / "data"
@@ -566,10 +567,10 @@ def test_a_run_that_diverges_stops_and_keeps_the_last_good_snapshot(corpus, tmp_
         )
         with pytest.raises(
             DivergedError,
-            match=r"step 7 .*another --out .*lower --learning-rate.*000006.safetensors is",
+            match=r"step 7 .*another out .*lower learning_rate.*000006.safetensors is",
         ):
             train(TrainSettings(resume=tmp_path / "run", steps=12, quiet=True))
-        with pytest.raises(DivergedError, match=r"step 1 .*lower --learning-rate or --grad-clip$"):
+        with pytest.raises(DivergedError, match=r"step 1 .*lower learning_rate or grad_clip$"):
             train(settings.replace(out=tmp_path / "other"))
     assert load_snapshot(tmp_path / "run")[0].progress == good.progress
 
@@ -633,12 +634,12 @@ def test_a_corpus_with_few_documents_is_told(corpus, tmp_path, capsys):
 
 
 def test_two_lengths_are_one_too_many(corpus, tmp_path):
-    with pytest.raises(ConfigError, match="--steps and --epochs"):
+    with pytest.raises(ConfigError, match="steps and epochs"):
         TrainSettings(steps=5, epochs=1.0)
 
 
 def test_a_run_is_not_written_over_another(corpus, uninterrupted):
-    with pytest.raises(OutputExistsError, match="--resume"):
+    with pytest.raises(OutputExistsError, match="resume"):
         train(quick(corpus, uninterrupted))
 
 
@@ -647,13 +648,13 @@ def test_what_is_not_a_run_or_a_corpus_is_named(tmp_path):
         train(TrainSettings(resume=tmp_path))
     with pytest.raises(ElmoError, match=r"corpus|prepare"):
         train(quick(tmp_path, tmp_path / "run"))
-    with pytest.raises(ConfigError, match="--data"):
+    with pytest.raises(ConfigError, match="data"):
         train(TrainSettings(out=tmp_path / "run"))
     assert not (tmp_path / "run").exists()
 
 
 def test_a_run_does_not_go_into_the_folder_of_its_corpus(corpus):
-    with pytest.raises(ConfigError, match="the folder of --data"):
+    with pytest.raises(ConfigError, match="the folder of data"):
         train(quick(corpus, corpus / ".." / corpus.name))
 
 
@@ -664,6 +665,89 @@ def test_the_help_of_finetune_leaves_out_what_the_model_decides(capsys):
         assert ("--preset CHOICE" in said) == shown
         assert ("--init-from STR" in said) == shown
         assert "--minutes" in said
+
+
+# --- the tokenizer ------------------------------------------------------------------------------
+
+
+def test_a_model_knows_how_its_corpus_was_split(tmp_path):
+    text = tmp_path / "text.txt"
+    text.write_text("The cat isn't here. The dog sees it.\n" * 40)
+    elmo_package.prepare(text, tmp_path / "data", tokenizer="english", show_progress=False)
+    report = train(quick(tmp_path / "data", tmp_path / "run", steps=2))
+    assert open_model(report.best).config.tokenizer == "english"
+    assert "english" in (report.best / "README.md").read_text()
+    vectors = ELMo.from_pretrained(report.best).encode("It isn't.", layers="top")
+    assert len(vectors) == 4
+    manifest = json.loads((tmp_path / "data" / "corpus.json").read_text())
+    del manifest["tokenizer"]  # as in a corpus that does not say it
+    (tmp_path / "data" / "corpus.json").write_text(json.dumps(manifest))
+    report = train(quick(tmp_path / "data", tmp_path / "other", steps=2))
+    assert open_model(report.best).config.tokenizer is None
+
+
+def test_fine_tuning_splits_text_as_the_text_of_the_model_was_split(corpus, tmp_path):
+    text = tmp_path / "text.txt"
+    text.write_text("The cat isn't here. The dog sees it.\n" * 40)
+    train(quick(corpus, tmp_path / "base", steps=2))
+    config = tmp_path / "base" / "best" / "config.json"
+    config.write_text(json.dumps(json.loads(config.read_text()) | {"tokenizer": "english"}))
+    settings = quick(None, tmp_path / "tuned", steps=2)
+    report = elmo_package.finetune(tmp_path / "base" / "best", text, settings)
+    manifest = json.loads((tmp_path / "tuned" / "corpus" / "corpus.json").read_text())
+    assert manifest["tokenizer"] == open_model(report.best).config.tokenizer == "english"
+
+
+# --- in Python ----------------------------------------------------------------------------------
+
+
+def test_training_takes_fields_of_its_settings_and_returns_a_report(corpus, tmp_path):
+    report = elmo_package.train(quick(corpus, tmp_path / "run"), steps=3)
+    assert report.progress.step == 3
+    assert report.best == tmp_path / "run" / "best"
+    assert "step 3, 60 tokens" in str(report)
+    assert f"(geometric mean of both directions) at step 3: {report.best}" in str(report)
+    with pytest.raises(TypeError, match="rate"):
+        elmo_package.train(data=corpus, rate=3)
+
+
+def test_a_notebook_shows_the_loss_curve_of_a_report(corpus, tmp_path):
+    report = train(quick(corpus, tmp_path / "run", steps=2))
+    assert report._repr_png_().startswith(b"\x89PNG")
+    assert "step 2" in report._repr_html_()
+    assert "data:image/png;base64," in report._repr_html_()
+    plain = dataclasses.replace(report, curve=None)
+    assert plain._repr_png_() is None
+    assert "<img" not in plain._repr_html_()
+
+
+def test_the_progress_bar_counts_what_people_count(corpus, tmp_path, capsys):
+    train(quick(corpus, tmp_path / "run", steps=12, quiet=False))
+    shown = capsys.readouterr().err
+    assert "step 12, epoch 0." in shown
+    assert "240 tokens, loss " in shown
+    assert "learning rate " in shown
+    assert "tokens/s" in shown
+    assert "100%" in shown
+
+
+def test_the_help_of_train_is_in_groups_and_begins_with_what_is_needed_first(capsys):
+    assert main(["train", "--help"]) == 0
+    panels = capsys.readouterr().out.split("╭─ ")[1:]
+    titles = [panel.split(" ─")[0] for panel in panels]
+    assert titles == [
+        "Parameters",
+        "Length, instead of --epochs",
+        "Model",
+        "Softmax",
+        "Batches",
+        "Optimizer and regularization",
+        "Validation, checkpoints and logs",
+        "Machine",
+    ]
+    assert panels[0].count("│ --") <= 11
+    for flag in ("--data", "--out", "--preset", "--epochs", "--batch-size", "--learning-rate"):
+        assert flag in panels[0]
 
 
 # --- settings from a file -----------------------------------------------------------------------

@@ -15,7 +15,7 @@ from elmo.lm.output_base import OutputLayer
 from elmo.lm.softmax import load_output_layer, make_output_layer
 from elmo.model.bilm import BiLM, Checkpoint
 from elmo.model.layers import WordEncoder
-from elmo.settings import SoftmaxKind
+from elmo.settings import SoftmaxKind, TokenizerName
 from elmo.text.alphabet import Alphabet
 from elmo.text.characters import WordIds, word_ids
 from elmo.text.static_vectors import initial_embedding
@@ -90,14 +90,25 @@ def build_model(settings: TrainSettings, vocabulary: Vocabulary) -> Built:
     return Built(model, frozen_share, notes)
 
 
-def to_checkpoint(model: LanguageModel, vocabulary: Vocabulary) -> Checkpoint:
-    """Return a model as a checkpoint, with its output layer and words."""
+def to_checkpoint(
+    model: LanguageModel, vocabulary: Vocabulary, tokenizer: TokenizerName | None
+) -> Checkpoint:
+    """Return a model as a checkpoint, with its output layer and words.
+
+    Args:
+        model: The model.
+        vocabulary: The words of the output layer.
+        tokenizer: How the corpus was split; None keeps what the model says.
+    """
     softmax = {
         name: tensor.detach().cpu().float().contiguous()
         for name, tensor in model.output.to_tensors().items()
     }
     saved = model.bilm.to_checkpoint()
-    return dataclasses.replace(saved, vocabulary=vocabulary, softmax=softmax)
+    config = saved.config
+    if tokenizer is not None:
+        config = config.replace(tokenizer=tokenizer)
+    return dataclasses.replace(saved, config=config, vocabulary=vocabulary, softmax=softmax)
 
 
 # --- random weights ------------------------------------------------------------------------------

@@ -57,7 +57,7 @@ def finetune(
         data = Path(places[0])
     else:
         data = settings.out / "corpus"
-        name = tokenizer or "whitespace"
+        name = tokenizer or checkpoint.config.tokenizer or "whitespace"
         how = PrepareSettings(tokenizer=name, resume=True, heldout_share=HELDOUT_SHARE)
         if vocab_size is not None:
             how = how.replace(vocab_size=vocab_size)

@@ -449,7 +449,9 @@ class _Run:
     # --- saving -----------------------------------------------------------------------------------
 
     def _save_model(self, name: str) -> None:
-        save_checkpoint(to_checkpoint(self.model, self.corpus.vocabulary), self.out / name)
+        tokenizer = self.corpus.manifest.tokenizer
+        checkpoint = to_checkpoint(self.model, self.corpus.vocabulary, tokenizer)
+        save_checkpoint(checkpoint, self.out / name)
 
     def _snapshot(self) -> None:
         hidden, memory = (self.processes.gather(part, dim=2) for part in self.gradients.state)

@@ -6,6 +6,7 @@ import json
 import lzma
 import os
 import random
+import re
 import resource
 import shutil
 import signal
@@ -22,6 +23,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import elmo
 from elmo.cli.main import main
 from elmo.errors import (
     ConfigError,
@@ -420,7 +422,7 @@ def test_a_text_that_cannot_be_read_leaves_nothing_in_the_way_of_the_next_try(tm
 
 def test_a_count_that_no_word_has_is_refused(tmp_path):
     text = write(tmp_path / "text.txt", make_documents(5))
-    with pytest.raises(InputError, match="no word of the corpus occurs --min-count 1,000 times"):
+    with pytest.raises(InputError, match="no word of the corpus occurs min_count 1,000 times"):
         prepare([text], tmp_path / "out", replace(ALL, min_count=1000))
     assert not (tmp_path / "out").exists()
 
@@ -520,7 +522,7 @@ def test_an_output_that_exists_is_not_touched_unless_allowed(tmp_path):
     out.mkdir()
     prepare([text], out, ALL)  # an empty folder is fine
     before = files_of(out)
-    with pytest.raises(OutputExistsError, match="--overwrite"):
+    with pytest.raises(OutputExistsError, match="overwrite"):
         prepare([text], out, ALL)
     assert files_of(out) == before
     (out / "notes.md").write_text("mine")
@@ -665,11 +667,11 @@ def interrupted(tmp_path, monkeypatch, **choices):
 
 def test_other_settings_cannot_resume_a_run_and_are_named(tmp_path, monkeypatch):
     text, chosen = interrupted(tmp_path, monkeypatch)
-    with pytest.raises(OutputError, match="--min-count was 2 and is 3 now, --seed was 0 and is 7"):
+    with pytest.raises(OutputError, match="min_count was 2 and is 3 now, seed was 0 and is 7"):
         prepare([text], tmp_path / "out", replace(chosen, min_count=3, seed=7))
     report = prepare([text], tmp_path / "out", replace(chosen, workers=2))
     assert report.train.words > 0
-    with pytest.raises(OutputError, match="--seed was 0 and is 1"):
+    with pytest.raises(OutputError, match="seed was 0 and is 1"):
         prepare([text], tmp_path / "out", replace(chosen, seed=1))
 
 
@@ -736,7 +738,7 @@ def test_no_space_left_stops_the_run_and_resume_completes_it(tmp_path, count):
 
 
 def test_a_worker_that_is_ended_from_outside_is_told(tmp_path):
-    with pytest.raises(OutputError, match="--resume"), workers.workers(2) as mapper:
+    with pytest.raises(OutputError, match="resume"), workers.workers(2) as mapper:
         list(mapper(os._exit, [3, 3, 3]))
 
 
@@ -758,6 +760,47 @@ def test_the_command_shows_a_table_or_json(tmp_path, capsys):
     corpus = Corpus.open(tmp_path / "two")
     assert report["train"]["words"] == sum(len(shard.tokens) for shard in corpus.train)
     assert report["train"]["words"] == int(sum(counts_of(corpus)[2:]))
+
+
+def test_preparing_takes_fields_of_its_settings_and_returns_a_report(tmp_path):
+    text = write(tmp_path / "text.txt", make_documents(50))
+    report = elmo.prepare(str(text), tmp_path / "out", vocab_size=50, show_progress=False)
+    assert report.vocabulary_words == 50
+    assert str(report) == report.table()
+    assert "unknown rate" in report._repr_html_()
+    again = elmo.prepare(text, tmp_path / "out", vocab_size=50, resume=True, show_progress=False)
+    assert again.was_complete
+    assert again.train == report.train
+
+
+@pytest.mark.parametrize(
+    ("text", "tokenizer", "note"),
+    [
+        ("The cat isn't here, is it?\n", "whitespace", "looks raw .* use --tokenizer english"),
+        ("他笑道我不去了你们自己去罢\n", "whitespace", "looks raw .* use --tokenizer chinese"),
+        ("The cat is n't here , is it ?\n", "english", "split into words already"),
+        ("The cat is n't here , is it ?\n", "whitespace", None),
+        ("The cat isn't here, is it?\n", "english", None),
+    ],
+)
+def test_a_note_says_that_text_does_not_fit_its_tokenizer(tmp_path, text, tokenizer, note):
+    (tmp_path / "text.txt").write_text(text * 20, encoding="utf-8")
+    chosen = replace(ALL, tokenizer=tokenizer)
+    report = prepare([tmp_path / "text.txt"], tmp_path / "out", chosen)
+    assert len(report.notes) == (note is not None)
+    if note:
+        assert re.search(note, report.notes[0])
+
+
+def test_long_words_are_explained_by_what_a_model_reads(tmp_path):
+    (tmp_path / "text.txt").write_text(f"{'x' * 48} a\n{'y' * 49} b\n")
+    report = prepare([tmp_path / "text.txt"], tmp_path / "out", ALL)
+    assert report.train.long_words == 1
+    assert "words of more than 48 bytes" in report.table()
+    assert "50 characters of a word, its 48 bytes" in report.table()
+    (tmp_path / "text.txt").write_text(f"{'x' * 48} a\n")
+    report = prepare([tmp_path / "text.txt"], tmp_path / "short", ALL)
+    assert "50 characters" not in report.table()
 
 
 def test_flags_of_the_command_reach_the_settings(tmp_path, capsys):

@@ -153,7 +153,7 @@ def test_what_is_no_corpus_is_refused_with_advice(tmp_path, folder):
         Corpus.open(tmp_path)
     (folder / "corpus.json").unlink()
     (folder / ".work").mkdir()
-    with pytest.raises(InputError, match=r"unfinished.*--resume"):
+    with pytest.raises(InputError, match=r"unfinished.*resume"):
         Corpus.open(folder)
 
 

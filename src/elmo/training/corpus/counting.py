@@ -27,7 +27,7 @@ from elmo.training.corpus.shards import SplitCounts
 PARTS_A_LIST = 16
 """Parts that are counted together in memory: some hundred thousand words."""
 MOST_BYTES = 48
-"""Bytes of a word that the standard models read; the rest is cut."""
+"""Bytes of a word that models of the standard 50 characters read: two are its boundary marks."""
 _MERGED_WORDS = 1 << 20
 """Words that are in memory while lists are merged, of all lists together."""
 

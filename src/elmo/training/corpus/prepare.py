@@ -25,6 +25,7 @@ from elmo.errors import InputError, OutputError
 from elmo.runtime.files import output_errors, sha256_of, write_text
 from elmo.runtime.tables import counted
 from elmo.text.files import get_tokenizer
+from elmo.text.mismatch import describe_mismatch
 from elmo.training.corpus.counting import (
     PARTS_A_LIST,
     CountJob,
@@ -228,6 +229,9 @@ class _Run:
                         f"{path}, line {last_line}: longer than {size:,} characters; lines like "
                         "this are cut at ends of sentences or white space"
                     )
+                if number == 0:
+                    mismatch = describe_mismatch(block.text.split("\n"), settings.tokenizer)
+                    self.notes += [mismatch] if mismatch else []
                 job = PartJob(
                     path=self.work / f"part-{number:06d}.safetensors",
                     text=block.text,

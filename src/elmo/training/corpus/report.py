@@ -16,7 +16,7 @@ _ROWS = {
     "sentences": "sentences",
     "documents": "documents",
     "longest_sentence": "longest sentence",
-    "long_words": "words over 48 bytes, to be cut",
+    "long_words": "words of more than 48 bytes",
     "unknown": "unknown words",
 }
 
@@ -77,6 +77,11 @@ class PrepareReport:
             rows.append(["sentences cut, left out", *counts])
         figures = text_table(["", "train", "held out"], rows)
         lines = [line.rstrip() for line in figures.split("\n")]
+        if self.train.long_words or self.heldout.long_words:
+            lines.append(
+                "(models cut these words: they read 50 characters of a word, its 48 bytes in UTF-8 "
+                "and two marks of its begin and end)"
+            )
         lines.append(f"{self.folder}: {self.seconds:.1f} s, {self.words_per_second:,.0f} words/s")
         return "\n".join(lines)
 

@@ -20,6 +20,7 @@ import numpy.typing as npt
 from elmo.errors import InputError, MissingFileError
 from elmo.runtime.array_files import map_arrays
 from elmo.runtime.files import sha256_of
+from elmo.settings import TokenizerName
 
 if TYPE_CHECKING:  # it imports PyTorch, which workers that write shards do not need
     from elmo.text.vocabulary import Vocabulary
@@ -121,7 +122,8 @@ class SplitCounts:
     documents: int = 0
     longest_sentence: int = 0
     long_words: int = 0
-    """Words of more than 48 bytes in UTF-8; the standard models do not read the rest of them."""
+    """Words of more than 48 bytes in UTF-8, which the standard models cut: of the 50 characters
+    that they read, two mark where a word begins and ends."""
 
     def __add__(self, other: SplitCounts) -> SplitCounts:
         sums = {key: value + getattr(other, key) for key, value in asdict(self).items()}
@@ -137,13 +139,14 @@ class FileFacts:
     sha256: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Manifest:
     """The description of a prepared corpus; `corpus.json`."""
 
     format_version: int
     elmo_version: str
-    tokenizer: str
+    tokenizer: TokenizerName | None = None
+    """How its texts were split; None in a corpus that does not say so."""
     settings: Mapping[str, Any]
     """The fields of `PrepareSettings` that matter to the result."""
     sources: tuple[str, ...]
