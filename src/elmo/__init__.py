@@ -47,8 +47,8 @@ _HOMES = {
     "TokenFile": "weights.token_file",
     "batch_to_ids": "text.characters",
     "finetune": "training.finetune",
-    "prepare": "training.corpus.prepare",
     "neighbors": "analysis.words.neighbors",
+    "prepare": "training.corpus.prepare",
     "random_bilm": "model.bilm",
     "similar": "analysis.words.similar",
     "train": "training.trainer",
@@ -69,8 +69,8 @@ __all__ = [
     "TokenFile",
     "batch_to_ids",
     "finetune",
-    "prepare",
     "neighbors",
+    "prepare",
     "random_bilm",
     "similar",
     "train",
@@ -78,8 +78,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name == "tasks":
-        return import_module("elmo.tasks")
+    if name in ("analysis", "tasks"):
+        return import_module(f"elmo.{name}")
     if name not in _HOMES:
         raise AttributeError(f"module 'elmo' has no attribute {name!r}")
     return getattr(import_module(f"elmo.{_HOMES[name]}"), name)
