@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import math
 import os
@@ -204,7 +203,7 @@ def _run(cell: Cell, settings: ReportSettings, known: dict[str, Examples]) -> Ta
         "seed": cell.seed,
         "version": __version__,
         "model": settings.model,
-        "report": dataclasses.asdict(report),
+        "report": report.as_dict(),
         "curve": _curve(folder),
     }
     path = cell_file(settings.folder, cell)

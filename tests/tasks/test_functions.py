@@ -26,6 +26,7 @@ def test_a_task_is_trained_evaluated_and_used_in_python_as_by_commands(folder, t
     names = ("model.safetensors", "metrics.jsonl")
     one, other = ([(tmp_path / out / n).read_bytes() for n in names] for out in ("head", "other"))
     assert one == other
+    assert "best by dev accuracy" in str(report)
     with pytest.raises(dataclasses.FrozenInstanceError):
         report.epochs = 2
 
@@ -38,6 +39,14 @@ def test_a_task_is_trained_evaluated_and_used_in_python_as_by_commands(folder, t
     (found,) = tasks.predict(str(tmp_path / "head"), "the cup is red", device="cpu")
     assert main(["task", "predict", str(tmp_path / "head"), "the cup is red", *cpu]) == 0
     assert json.loads(capsys.readouterr().out) == found
+
+
+def test_a_report_shows_its_curve_in_a_notebook(folder, tmp_path):
+    pytest.importorskip("matplotlib", reason="needs the extra plots")
+    chosen = settings(folder, "texts.csv", tmp_path, features="glove", epochs=1)
+    assert tasks.train("classify", chosen)._repr_png_().startswith(b"\x89PNG")
+    (tmp_path / "curve.png").unlink()
+    assert tasks.train("classify", chosen, resume=True)._repr_png_() is None
 
 
 def test_tasks_are_there_after_importing_the_package():

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Annotated, Any
+from typing import IO, Annotated, Any
 
 from cyclopts import Parameter
 
@@ -16,13 +16,9 @@ from elmo.cli.main import DONE, STOPPED, App, Flags, app, say, show
 from elmo.cli.main import read_config as read_flags
 from elmo.errors import MissingFileError
 from elmo.runtime.files import output_errors
-from elmo.runtime.tables import counted
 from elmo.settings import TokenizerName
 from elmo.tasks.heads import TASKS
 from elmo.tasks.settings import SplitName, TaskName, TaskSettings, read_config
-
-if TYPE_CHECKING:
-    from elmo.tasks.run.training import TaskReport
 
 _TRAIN = TaskSettings()
 _AT_ONCE = 512
@@ -65,7 +61,11 @@ def train(
 
     del config  # read by `read_flags`
     report = train_task(kind, settings)
-    return _show_report(report, settings)
+    say(str(report))
+    if not report.finished:
+        return STOPPED
+    _show_scores(report.dev if report.test is None else report.test, as_json=False)
+    return DONE
 
 
 @task.command
@@ -202,28 +202,6 @@ def _require(model: str | None, *files: Path) -> None:
             raise MissingFileError(f"no such file: {path}")
     if model is not None and not is_untrained(model):
         find_folder(model)
-
-
-def _show_report(report: TaskReport, settings: TaskSettings) -> int:
-    out = settings.out
-    if not report.finished:
-        epochs = counted(report.epochs, "epoch")
-        say(f"interrupted after {epochs}: continue with the same command and --resume")
-        return STOPPED
-    say(
-        f"{out}: {counted(report.n_train, 'example')}, {counted(report.epochs, 'epoch')}, "
-        f"{counted(report.steps, 'step')} in "
-        f"{report.seconds_training:,.0f} s after {report.seconds_preparing:,.0f} s of preparation; "
-        f"best by dev {report.metric} {100 * report.dev[report.metric]:.2f} after epoch "
-        f"{report.best_epoch}"
-    )
-    for place, weights in report.mix.items():
-        say(f"weights of layers ({place}): {', '.join(f'{weight:.3f}' for weight in weights)}")
-    if report.unknown:
-        shares = ", ".join(f"{100 * share:.1f} % in {p}" for p, share in report.unknown.items())
-        say(f"words without a static vector: {shares}")
-    _show_scores(report.test if report.test is not None else report.dev, as_json=False)
-    return DONE
 
 
 def _show_scores(scores: dict[str, float], as_json: bool) -> None:

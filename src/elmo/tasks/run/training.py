@@ -29,6 +29,7 @@ from elmo.runtime.devices import find_device
 from elmo.runtime.files import write_text
 from elmo.runtime.interrupts import stop_signals
 from elmo.runtime.metrics_file import CURVE_FILE, METRICS_FILE, MetricsFile, read_metrics
+from elmo.runtime.tables import counted
 from elmo.tasks.features.inputs import CachedLayers, InputStore
 from elmo.tasks.features.static_words import StaticWords
 from elmo.tasks.features.word_features import WordFeatures, join_features
@@ -64,8 +65,10 @@ class Examples:
 
 @dataclass(frozen=True, kw_only=True)
 class TaskReport:
-    """Results of a run; also `result.json`."""
+    """Results of a run."""
 
+    out: Path
+    """Folder of the trained head."""
     task: str
     metric: str
     """Name of the main metric."""
@@ -94,6 +97,36 @@ class TaskReport:
     seconds_training: float
     """All epochs, evaluation included."""
 
+    def as_dict(self) -> dict[str, Any]:
+        """Return the content of `result.json`: all but the folder."""
+        values = dataclasses.asdict(self)
+        del values["out"]
+        return values
+
+    def __str__(self) -> str:
+        if not self.finished:
+            epochs = counted(self.epochs, "epoch")
+            return f"interrupted after {epochs}: continue with the same command and --resume"
+        lines = [
+            f"{self.out}: {counted(self.n_train, 'example')}, {counted(self.epochs, 'epoch')}, "
+            f"{counted(self.steps, 'step')} in "
+            f"{self.seconds_training:,.0f} s after {self.seconds_preparing:,.0f} s of preparation; "
+            f"best by dev {self.metric} {100 * self.dev[self.metric]:.2f} after epoch "
+            f"{self.best_epoch}"
+        ]
+        for place, weights in self.mix.items():
+            shown = ", ".join(f"{weight:.3f}" for weight in weights)
+            lines.append(f"weights of layers ({place}): {shown}")
+        if self.unknown:
+            shares = ", ".join(f"{100 * share:.1f} % in {p}" for p, share in self.unknown.items())
+            lines.append(f"words without a static vector: {shares}")
+        return "\n".join(lines)
+
+    def _repr_png_(self) -> bytes | None:
+        """Return the curve of loss and score for a notebook."""
+        curve = self.out / CURVE_FILE
+        return curve.read_bytes() if curve.is_file() else None
+
 
 def train_task(name: str, settings: TaskSettings, examples: Examples | None = None) -> TaskReport:
     """Train a task, or resume an interrupted run.
@@ -105,7 +138,7 @@ def train_task(name: str, settings: TaskSettings, examples: Examples | None = No
     """
     out = _prepare_out(name, settings)
     if settings.resume and (out / RESULT_FILE).is_file():
-        return TaskReport(**json.loads((out / RESULT_FILE).read_text(encoding="utf-8")))
+        return TaskReport(out=out, **json.loads((out / RESULT_FILE).read_text(encoding="utf-8")))
     return _Run(name, settings, out, examples).go()
 
 
@@ -208,7 +241,7 @@ class _Run:
         finally:
             metrics.close()
         report = self._report(progress, finished=True)
-        write_text(self.out / RESULT_FILE, json.dumps(dataclasses.asdict(report), indent=2) + "\n")
+        write_text(self.out / RESULT_FILE, json.dumps(report.as_dict(), indent=2) + "\n")
         (self.out / SNAPSHOT_FILE).unlink(missing_ok=True)
         draw_curve(read_metrics(self.out / METRICS_FILE), self.task.metric, self.out / CURVE_FILE)
         return report
@@ -304,6 +337,7 @@ class _Run:
             _load_best(self.out, self.network, self.device)
         measured = finished and self.examples.test
         return TaskReport(
+            out=self.out,
             task=self.task.name,
             metric=self.task.metric,
             finished=finished,
