@@ -41,7 +41,7 @@ def train(
 ) -> int:
     """Train a biLM on a prepared corpus, or resume a run.
 
-    Under torchrun, every process runs this command; see the README.
+    Under torchrun, every process runs this command; see docs/training.md.
 
     Parameters
     ----------
