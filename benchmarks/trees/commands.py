@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 from benchmarks.trees.digest import contents, read, rows, without
 from benchmarks.trees.inputs import STEPS, TASKS, TINY_RUN, elmo
-from benchmarks.trees.names import renamed
+from benchmarks.trees.names import renamed, renamed_report
 
 Found = Iterator[tuple[str, Any]]
 Flags = Sequence[str]
@@ -37,7 +37,8 @@ class Place(Protocol):
 
 def as_json(*arguments: str | Path, leave_out: Sequence[str] = ()) -> Any:
     """Run a command that prints JSON; return it without notes in words."""
-    return without(json.loads(elmo(*arguments)), "notes", *leave_out)
+    found = renamed_report(json.loads(elmo(*arguments)))
+    return without(found, "notes", "tokenizer", *leave_out)
 
 
 # --- files of vectors -----------------------------------------------------------------------------
@@ -83,7 +84,7 @@ def analysis(name: str, place: Place) -> Found:
     files = place.inputs
     corpus = ["--corpus", str(files / "plain.txt"), "--tokenizer", "whitespace", "--quiet"]
     if name == "similar":
-        listed = ["--words", str(files / "words.txt"), "--format", "json", "--quiet"]
+        listed = ["--vocabulary", str(files / "words.txt"), "--format", "json", "--quiet"]
         yield "without context", json.loads(elmo("similar", "river", "bank", *listed))
         found = elmo("similar", "the", *corpus, "--min-count", "1", "--format", "json")
         yield "in a corpus", json.loads(found)
@@ -91,15 +92,17 @@ def analysis(name: str, place: Place) -> Found:
         yield "mean removed", json.loads(elmo("similar", "the", *corpus, *centered))
     elif name == "neighbors":
         sentence = "She sat on the [bank] of the river ."
-        yield "top", json.loads(elmo("neighbors", sentence, *corpus, "--format", "json"))
-        more = ["--same-word", "--static", str(files / "vectors.txt"), "--format", "json"]
-        yield "same word", json.loads(elmo("neighbors", sentence, *corpus, *more))
+        yield "top", as_json("neighbors", sentence, *corpus, "--format", "json")
+        more = ["--same-word", "--static-vectors", str(files / "vectors.txt"), "--format", "json"]
+        yield "same word", as_json("neighbors", sentence, *corpus, *more)
     elif name == "contextuality":
         few = ["--min-contexts", "2", "--resamples", "50", "--json"]
         yield "all", as_json("analyze", "contextuality", *corpus, *few, leave_out=["corpus"])
     elif name == "senses":
         out = ["--out", str(place.work / "senses"), "--json", "--projection", "pca"]
-        yield "all", as_json("analyze", "senses", "the", *corpus, *out, leave_out=["corpus"])
+        # scikit-learn's clusters and projections: another sign, another last digit.
+        other = ["corpus", "points", "silhouette"]
+        yield "all", as_json("analyze", "senses", "the", *corpus, *out, leave_out=other)
     else:
         pairs, few = files / "pairs.txt", ["--resamples", "50", "--json"]
         yield "isolated", as_json("analyze", "correlation", pairs, *few, "--quiet")

@@ -30,7 +30,14 @@ _PREPARE = {
     "--min-sentence-length": "--min-sentence",
 }
 _TASK = {"--batch-size": "--batch", "--cache-dir": "--cache", "--hidden-size": "--hidden"}
-_FLAGS = {"prepare": _PREPARE, "train": _TRAIN, "finetune": _TRAIN, "task": _TASK}
+_FLAGS = {
+    "prepare": _PREPARE,
+    "train": _TRAIN,
+    "finetune": _TRAIN,
+    "task": _TASK,
+    "similar": {"--vocabulary": "--words"},
+    "neighbors": {"--static-vectors": "--static"},
+}
 """Old names of flags, by command and new name."""
 _KEYS = {
     "best_round": "best_epoch",
@@ -45,6 +52,18 @@ _KEYS = {
     "rounds": "epochs",
 }
 """New names of keys of JSON files, by old name."""
+
+
+_ANALYSIS_KEYS = {
+    "centred_explained_variance": "centered_explained_variance",  # codespell:ignore centred
+    "closeness": "cosine_to_center",
+    "compared": "n_compared",
+    "figures": "pairs",
+    "occurrences_of_word": "n_occurrences",
+    "random_words": "baseline_words",
+    "way": "condition",
+}
+"""The same for reports of analysis, at any depth."""
 
 
 def own_flags(package: Path, arguments: Sequence[str]) -> list[str]:
@@ -64,3 +83,10 @@ def own_flags(package: Path, arguments: Sequence[str]) -> list[str]:
 def renamed(value: dict[str, Any]) -> dict[str, Any]:
     """Return a JSON object with its keys as they are named now; a nested object stays as it is."""
     return {_KEYS.get(key, key): entry for key, entry in value.items()}
+
+
+def renamed_report(value: Any) -> Any:
+    """Return a report of analysis with its keys as they are named now."""
+    if isinstance(value, dict):
+        return {_ANALYSIS_KEYS.get(key, key): renamed_report(v) for key, v in value.items()}
+    return [renamed_report(entry) for entry in value] if isinstance(value, list) else value

@@ -5,5 +5,6 @@
 - `adaptive_softmax`: softmax in a tree of clusters.
 - `softmax_losses`: the losses of training as functions.
 - `shifted`: outputs of the model aligned with the words they predict.
+- `reading`: text files, looked at and split as the model's text was.
 - `scoring`: surprisal, perplexity and substitutes.
 """
