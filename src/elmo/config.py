@@ -79,7 +79,7 @@ class ElmoConfig(Settings):
     """What split the text that the model was trained on; None where it is not known. It is not
     part of the model's fingerprint."""
 
-    _label = staticmethod(str)
+    _are_flags = False
 
     def __post_init__(self) -> None:
         Settings.__post_init__(self)

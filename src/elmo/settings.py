@@ -80,17 +80,18 @@ class Settings:
     """
 
     __dataclass_fields__: ClassVar[dict[str, dataclasses.Field[Any]]]
-    _label: ClassVar[Callable[[str], str]] = staticmethod(flag_of)
-    """What messages call a field."""
+    _are_flags: ClassVar[bool] = True
+    """Whether messages call a field by its flag."""
 
     def __post_init__(self) -> None:
         fields = _fields(type(self))  # type: ignore[arg-type]
         for name, (hint, checks) in fields.items():
             value = _converted(getattr(self, name), hint)
             object.__setattr__(self, name, value)
-            require(self._label(name), value, _expected(hint), _fits(value, hint))
+            label = flag_of(name) if self._are_flags else name
+            require(label, value, _expected(hint), _fits(value, hint))
             for check in checks if value is not None and not isinstance(value, str) else ():
-                require(self._label(name), value, check.expected, check.holds(value))
+                require(label, value, check.expected, check.holds(value))
 
     def replace(self, **values: Any) -> Self:
         """Return a copy with other values for some fields."""
