@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import elmo
+from elmo.cli.main import main
 from elmo.errors import EXTRA_PACKAGES
 
 ROOT = Path(__file__).parents[1]
@@ -38,6 +39,8 @@ ORDER = (
     ("__main__",),
 )
 PACKAGES = sorted(str(path.parent.relative_to(SOURCE)) for path in SOURCE.rglob("*/__init__.py"))
+OTHER_FLAGS = {"--all", "--help", "--nproc-per-node", "--only-write", "--seeds", "--write"}
+"""Flags in the documents that are of other programs: allennlp, torchrun, benchmarks.task_report."""
 EXTRAS = (
     "pyarrow",
     "spacy",
@@ -227,6 +230,31 @@ def test_the_python_of_the_readme_runs(tmp_path, monkeypatch):
     code = "import warnings; warnings.simplefilter('ignore')\n" + "\n".join(blocks)
     done = run_python(code)
     assert done.returncode == 0, done.stderr
+
+
+def test_flags_in_the_documents_exist(capsys):
+    """Of each line that shows a command, those of the command; elsewhere, of any."""
+    commands = (
+        "embed info models convert cache prepare train finetune perplexity score substitutes "
+    )
+    commands += "bench similar neighbors task_train task_evaluate task_predict task_split "
+    commands += "analyze_contextuality analyze_layers analyze_senses analyze_correlation"
+    flag = re.compile(r"--[a-z][a-z0-9-]*")
+    flags = {}
+    for command in commands.split():
+        assert main([*command.split("_"), "--help"]) == 0
+        flags[command.replace("_", " ")] = set(flag.findall(capsys.readouterr().out))
+    anywhere = set().union(*flags.values(), OTHER_FLAGS)
+    documents = [
+        ROOT / "README.md",
+        *(ROOT / "docs").glob("*.md"),
+        *(ROOT / "recipes").glob("*.md"),
+    ]
+    for path in documents:
+        for line in path.read_text(encoding="utf-8").splitlines():
+            shown = re.match(r"elmo ((?:task |analyze )?[a-z]+)", line)
+            known = flags[shown[1]] if shown and shown[1] in flags else anywhere
+            assert set(flag.findall(line.split(" #")[0])) <= known, f"{path.name}: {line}"
 
 
 def test_tracked_files_hold_no_paths_of_one_machine():
