@@ -132,14 +132,21 @@ def completed(checkpoint: Checkpoint, files: ModelFiles, lazily: bool) -> Checkp
     if isinstance(softmax, StoredTensors):
         path = softmax.path
         softmax = softmax.outline() if lazily else dict(softmax)
+    n_words = _softmax_words(path, softmax, config) if softmax else None
     vocabulary = None
     # A model that reads characters has no use for a vocabulary but in its softmax.
     if files.vocabulary and (softmax or not config.reads_characters):
         vocabulary = Vocabulary.read(files.vocabulary)
     if not config.reads_characters:
         _require_words(config, vocabulary, files)
-    if softmax:
-        _check_softmax(path, softmax, config, vocabulary)
+    if vocabulary is not None and n_words not in (None, len(vocabulary)):
+        shapes = ", ".join(f"{name} {tuple(tensor.shape)}" for name, tensor in softmax.items())
+        raise WeightsError(
+            f"{path}: the softmax ({shapes}) is for {n_words} words, but the vocabulary beside it "
+            f"lists {len(vocabulary)}, which ask for {(len(vocabulary), config.projection_dim)}; "
+            "put the vocabulary there that the model was trained with, or move it away to use the "
+            "vectors alone"
+        )
     return dataclasses.replace(checkpoint, vocabulary=vocabulary)
 
 
@@ -219,30 +226,19 @@ def require_finite(path: Path, name: str, tensor: Tensor) -> None:
         )
 
 
-def _check_softmax(
-    path: Path, softmax: Mapping[str, Tensor], config: ElmoConfig, vocabulary: Vocabulary | None
-) -> None:
-    """Check a language model's output layer against itself, the sizes and the vocabulary.
+def _softmax_words(path: Path, softmax: Mapping[str, Tensor], config: ElmoConfig) -> int:
+    """Check a language model's output layer; return for how many words it is.
 
     Args:
         path: The file it was read from.
         softmax: See `Checkpoint.softmax`.
         config: Sizes.
-        vocabulary: The words, if they are known.
     """
     for name, tensor in softmax.items():
         require_finite(path, f"softmax {name}", tensor)
-    words = (
-        _adaptive_words(softmax) if is_adaptive(softmax) else _linear_words(path, softmax, config)
-    )
-    if vocabulary is not None and len(vocabulary) != words:
-        shapes = ", ".join(f"{name} {tuple(tensor.shape)}" for name, tensor in softmax.items())
-        raise WeightsError(
-            f"{path}: the softmax ({shapes}) is for {words} words, but the vocabulary beside it "
-            f"lists {len(vocabulary)}, which ask for {(len(vocabulary), config.projection_dim)}; "
-            "put the vocabulary there that the model was trained with, or move it away to use the "
-            "vectors alone"
-        )
+    if is_adaptive(softmax):
+        return _adaptive_words(softmax)
+    return _linear_words(path, softmax, config)
 
 
 def _linear_words(path: Path, softmax: Mapping[str, Tensor], config: ElmoConfig) -> int:
