@@ -27,21 +27,21 @@ class Example(Settings):
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"count": 999}, "--count is 999, expected at least 1,000"),
-        ({"count": 1000.0}, "--count is 1000.0, expected a whole number"),
-        ({"count": True}, "--count is True, expected a whole number"),
-        ({"rate": 0}, "--rate is 0, expected more than 0"),
-        ({"rate": "fast"}, "--rate is 'fast', expected a number"),
-        ({"share": float("nan")}, "--share is nan, expected a share from 0 to 1"),
-        ({"layer": "best"}, "--layer is 'best', expected one of top, all or a whole number"),
-        ({"layer": -1}, "--layer is -1, expected at least 0"),
-        ({"out": 3}, "--out is 3, expected a path"),
-        ({"files": [3]}, "--files is (3,), expected a list; each part a path"),
-        ({"name": None}, "--name is None, expected a text"),
-        ({"quiet": 1}, "--quiet is 1, expected true or false"),
+        ({"count": 999}, "count is 999, expected at least 1,000"),
+        ({"count": 1000.0}, "count is 1000.0, expected a whole number"),
+        ({"count": True}, "count is True, expected a whole number"),
+        ({"rate": 0}, "rate is 0, expected more than 0"),
+        ({"rate": "fast"}, "rate is 'fast', expected a number"),
+        ({"share": float("nan")}, "share is nan, expected a share from 0 to 1"),
+        ({"layer": "best"}, "layer is 'best', expected one of top, all or a whole number"),
+        ({"layer": -1}, "layer is -1, expected at least 0"),
+        ({"out": 3}, "out is 3, expected a path"),
+        ({"files": [3]}, "files is (3,), expected a list; each part a path"),
+        ({"name": None}, "name is None, expected a text"),
+        ({"quiet": 1}, "quiet is 1, expected true or false"),
     ],
 )
-def test_wrong_values_are_refused_by_the_name_of_their_flag(values, message):
+def test_wrong_values_are_refused_by_the_name_of_their_field(values, message):
     with pytest.raises(ConfigError) as caught:
         Example(**values)
     assert str(caught.value) == message
@@ -73,5 +73,5 @@ def test_changes_are_what_differs_from_the_default():
 
 
 def test_copies_are_checked_too():
-    with pytest.raises(ConfigError, match="--count"):
+    with pytest.raises(ConfigError, match="count"):
         Example().replace(count=0)

@@ -3,11 +3,38 @@
 Each message says what was received, what was expected, and what to do about it. Every error is an
 :class:`ElmoError` and also an instance of the built-in exception that fits, so that code which
 catches ``ValueError`` or ``FileNotFoundError`` keeps working.
+
+Messages are written with flags, such as ``--batch-size``. Python programs see the names of their
+arguments instead, ``batch_size``; the command line shows flags, see `showing_flags`.
 """
 
 import errno
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_FLAG = re.compile(r"(elmo [a-z][^;:,()]*)|--([a-z][a-z-]*)")
+"""A command, which stays as it is, or a flag."""
+_shows_flags = False
+
+
+@contextmanager
+def showing_flags() -> Iterator[None]:
+    """Show flags in the messages of errors and warnings, as the command line does."""
+    global _shows_flags
+    before, _shows_flags = _shows_flags, True
+    try:
+        yield
+    finally:
+        _shows_flags = before
+
+
+def _addressed(message: str) -> str:
+    """Return a message with names of arguments in place of flags, unless flags are shown."""
+    if _shows_flags:
+        return message
+    return _FLAG.sub(lambda found: found[1] or found[2].replace("-", "_"), message)
 
 
 EXTRA_PACKAGES = {
@@ -28,6 +55,9 @@ EXTRA_PACKAGES = {
 
 class ElmoError(ValueError):
     """Something the user gave cannot be used; the message says what to change."""
+
+    def __str__(self) -> str:
+        return _addressed(super().__str__())
 
 
 class ConfigError(ElmoError):
@@ -84,6 +114,9 @@ class MissingExtraError(ElmoError, ImportError):
 
 class ElmoWarning(UserWarning):
     """A note that does not stop the work."""
+
+    def __str__(self) -> str:
+        return _addressed(super().__str__())
 
 
 def reason_of(error: Exception) -> str:

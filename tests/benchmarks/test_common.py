@@ -79,7 +79,7 @@ def test_what_is_named_twice_is_measured_once(kind):
 def test_a_machine_is_not_asked_for_more_threads_than_it_can_start():
     most = 4 * os.cpu_count()
     assert SpeedSettings(threads=most).threads == most
-    with pytest.raises(ConfigError, match=f"--threads is {most + 1}, expected at most {most}: 4"):
+    with pytest.raises(ConfigError, match=f"threads is {most + 1}, expected at most {most}: 4"):
         SpeedSettings(threads=most + 1)
 
 
@@ -121,7 +121,7 @@ def test_half_written_weights_are_written_anew(tmp_path, options):
 
 def test_weights_that_cannot_be_kept_name_the_flag(tmp_path):
     (tmp_path / "file").write_text("no folder")
-    with pytest.raises(OutputError, match="--data"):
+    with pytest.raises(OutputError, match="data"):
         subject_of_size("tiny", tmp_path / "file")
 
 

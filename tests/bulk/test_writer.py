@@ -203,7 +203,7 @@ def test_an_output_that_exists_is_refused_and_left_alone(tmp_path, format):
     path = tmp_path / "out"
     path.write_text("precious")
     for resume in (False, True):
-        with pytest.raises(OutputExistsError, match="--overwrite"):
+        with pytest.raises(OutputExistsError, match="overwrite"):
             open_writer(path, format, ALL_LAYERS, resume=resume)
     assert path.read_text() == "precious"
     vectors = write(path, format, ALL_LAYERS, overwrite=True)
@@ -244,7 +244,7 @@ def test_an_unfinished_output_asks_for_a_decision(tmp_path, format):
     with pytest.raises(OutputExistsError, match="another elmo process is writing"):
         open_writer(tmp_path / "out", format, ALL_LAYERS, resume=True)
     writer.close()
-    with pytest.raises(OutputExistsError, match="unfinished; give --resume"):
+    with pytest.raises(OutputExistsError, match="unfinished; give resume"):
         open_writer(tmp_path / "out", format, ALL_LAYERS)
 
 
@@ -442,7 +442,7 @@ def test_no_space_left_stops_the_run_and_leaves_a_valid_output(tmp_path, format)
     )
     count, message = done.stdout.split(" ", 1)
     assert "no space left" in message
-    assert "--resume" in message
+    assert "with resume to go on" in message
     writer = open_writer(path, format, ALL_LAYERS, resume=True)
     n = writer.n_written  # of the list that did not fit, whole sentences may have been kept
     assert n >= int(count) > 0
@@ -500,7 +500,7 @@ def test_a_file_that_stays_open_elsewhere_is_told_and_not_called_damaged(tmp_pat
     writer.close()
     monkeypatch.setattr(hdf5, "_PATIENCE", 0.2)
     reader = reader_of(path)
-    with pytest.raises(OutputError, match=r"open elsewhere .* --resume"):
+    with pytest.raises(OutputError, match=r"open elsewhere .* resume"):
         open_writer(path, "hdf5", ALL_LAYERS, resume=True)
     reader.communicate("\n")
     assert open_writer(path, "hdf5", ALL_LAYERS, resume=True).n_written == 2

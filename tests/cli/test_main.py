@@ -11,9 +11,11 @@ from typing import Annotated
 import h5py
 import pytest
 
+from elmo.bulk.writer import check_paths
 from elmo.cli.main import App, Flags, main, print_panel
+from elmo.errors import ConfigError, ElmoError, ElmoWarning, OutputExistsError
 from elmo.hub.names import is_untrained
-from elmo.settings import Group, Settings, at_least
+from elmo.settings import EmbedSettings, Group, Settings, at_least
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -42,6 +44,28 @@ def test_help_shows_flags_under_the_headings_of_their_fields_and_the_others_firs
     ]
     assert len(found) == 3
     assert found == sorted(found)
+
+
+def test_elmo_alone_shows_three_lines_to_begin_with(capsys):
+    assert main([]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 3
+    assert all(line.startswith("elmo ") and len(line) <= 100 for line in lines)
+
+
+def test_errors_name_flags_on_the_command_line_and_arguments_in_python(text, tmp_path, capsys):
+    out = tmp_path / "out.h5"
+    out.touch()
+    assert main(["embed", str(text), str(out), "--batch-size", "0"]) == 2
+    assert "--batch-size is 0" in capsys.readouterr().err
+    with pytest.raises(ConfigError, match=r"^batch_size is 0, expected at least 1$"):
+        EmbedSettings(batch_size=0)
+    assert main(["embed", str(text), str(out)]) == 2
+    assert "give --overwrite" in capsys.readouterr().err
+    with pytest.raises(OutputExistsError, match=r"give overwrite to replace it$"):
+        check_paths(text, out, EmbedSettings())
+    run = "a run begins with 'elmo train --data DATA'"  # commands stay as they are typed
+    assert str(ElmoError(run)) == str(ElmoWarning(run)) == run
 
 
 @pytest.mark.parametrize(

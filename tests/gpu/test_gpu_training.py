@@ -231,7 +231,7 @@ def test_too_little_memory_is_reported_with_what_to_change(corpus, tmp_path):
     total = torch.cuda.get_device_properties(0).total_memory
     torch.cuda.set_per_process_memory_fraction((torch.cuda.memory_reserved() + (64 << 20)) / total)
     try:
-        with pytest.raises(GpuMemoryError, match=r"smaller --batch-size.*--grad-accumulation"):
+        with pytest.raises(GpuMemoryError, match=r"smaller batch_size.*grad_accumulation"):
             train(quick(corpus, tmp_path / "run", batch_size=64, unroll_steps=20, dim=4096))
     finally:
         torch.cuda.set_per_process_memory_fraction(1.0)

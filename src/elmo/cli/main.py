@@ -31,12 +31,19 @@ from elmo.errors import (
     OutputError,
     OutputExistsError,
     reason_of,
+    showing_flags,
 )
 from elmo.runtime.files import output_errors
 from elmo.settings import Group
 
 COMMANDS = ("embed", "models", "language", "prepare", "train", "task", "analyze", "bench")
 """Modules of commands; importing one registers its commands with `app`."""
+FIRST_STEPS = """\
+elmo embed TEXT.txt VECTORS.hdf5 --tokenizer model    vectors of every word of a raw text
+elmo similar river bank                               words with the most similar vectors
+elmo models                                           models by language; elmo --help: all commands\
+"""
+"""What `elmo` alone prints."""
 DONE, STOPPED, REFUSED = 0, 1, 2
 """Exit codes: done; stopped early (interrupted, disk full, a bug); input that cannot be used."""
 _WRONG_PATH = (PermissionError, FileNotFoundError, IsADirectoryError, NotADirectoryError)
@@ -99,6 +106,7 @@ AsJson = Annotated[bool, Parameter(name="--json", help="As JSON, for programs.")
 # --- running a command ----------------------------------------------------------------------------
 
 
+@showing_flags()
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit code.
 
@@ -106,6 +114,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         arguments: Without the name of the program; those of the process if None.
     """
     given = list(sys.argv[1:] if arguments is None else arguments)
+    if not given:
+        show(FIRST_STEPS)
+        return DONE
     _shorten_spinning(given)
     for name in COMMANDS:
         import_module(f"elmo.cli.{name}")
