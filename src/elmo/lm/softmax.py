@@ -70,10 +70,9 @@ def make_output_layer(
                 "choose softmax 'full' or 'sampled', or do not share"
             )
         return AdaptiveSoftmax(n_words, dim, adaptive_cutoffs(n_words, dim))
-    table = nn.Parameter(torch.randn(n_words, dim) / math.sqrt(dim)) if tied is None else tied
-    return _linear_kind(
-        kind, table, nn.Parameter(torch.zeros(n_words)), tied is not None, n_samples
-    )
+    table = torch.randn(n_words, dim) / math.sqrt(dim) if tied is None else tied
+    samples = n_samples if kind == "sampled" else None
+    return LinearSoftmax(table, torch.zeros(n_words), tied is not None, samples)
 
 
 def load_output_layer(
@@ -97,20 +96,6 @@ def load_output_layer(
         raise ConfigError(f"the saved output layer is {saved!r} and cannot be trained as {kind!r}")
     if saved == "adaptive":
         return AdaptiveSoftmax.from_tensors(tensors)
-    return _loaded_linear(tensors, kind or saved, n_samples, tied)
-
-
-def _linear_kind(
-    kind: SoftmaxKind, table: Tensor, bias: Tensor, tied: bool, n_samples: int
-) -> OutputLayer:
-    if kind == "sampled":
-        return SampledSoftmax(table, bias, tied, n_samples)
-    return FullSoftmax(table, bias, tied)
-
-
-def _loaded_linear(
-    tensors: Mapping[str, Tensor], kind: SoftmaxKind, n_samples: int, tied: Tensor | None
-) -> OutputLayer:
     own = tensors.get("weight")
     table = own if tied is None else tied
     if table is None or "bias" not in tensors:
@@ -126,25 +111,27 @@ def _loaded_linear(
             f"the saved output layer has a weight of shape {tuple(table.shape)} and a bias of "
             f"shape {tuple(bias.shape)}; expected a row of the weight for each value of the bias"
         )
-    return _linear_kind(kind, table, bias, tied is not None, n_samples)
+    samples = n_samples if kind == "sampled" else None
+    return LinearSoftmax(table, bias, tied is not None, samples)
 
 
-# --- full -----------------------------------------------------------------------------------------
-
-
-class FullSoftmax(OutputLayer):
-    """p(v) = softmax(W h + b)_v, trained by exact cross-entropy.
+class LinearSoftmax(OutputLayer):
+    """p(v) = softmax(W h + b)_v, trained exactly or against a sample of words for each step.
 
     Args:
         table: W, shape `(n_words, dim)`; or the table of a model that reads words, shape
             `(n_words + 1, dim)`, used and trained in place.
         bias: b, shape `(n_words,)`.
         tied: Whether `table` is that of the words.
+        n_samples: Words drawn for a step, see `sampled_loss`; the distinct ones are the candidates.
+            None for exact cross-entropy.
     """
 
-    def __init__(self, table: Tensor, bias: Tensor, tied: bool = False) -> None:
+    def __init__(
+        self, table: Tensor, bias: Tensor, tied: bool = False, n_samples: int | None = None
+    ) -> None:
         super().__init__(bias.shape[0], table.shape[1])
-        self.tied = tied
+        self.tied, self.n_samples = tied, n_samples
         # Named as in `to_tensors`; a shared table has another name, since its row 0 is not of W.
         self.register_parameter("table" if tied else "weight", _parameter(table))
         self.bias = _parameter(bias)
@@ -154,9 +141,26 @@ class FullSoftmax(OutputLayer):
         rows: Tensor = getattr(self, "table" if self.tied else "weight")
         return rows[1:] if self.tied else rows
 
+    def draw(self, seed: int) -> Drawn | None:
+        """Draw candidates; see `OutputLayer.draw`."""
+        if self.n_samples is None:
+            return None
+        candidates, log_q = draw_candidates(self.n_words, self.n_samples, seed)
+        return Drawn(candidates, log_q.to(wide(self.bias.dtype)))
+
     def training_loss(self, hidden: Tensor, targets: Tensor, drawn: Drawn | None) -> Tensor:
-        """Return the mean negative log-likelihood; see `OutputLayer.training_loss`."""
-        return full_loss(hidden, targets, self.word_rows(), self.bias)
+        """Return the mean loss, against candidates if some were drawn; see `OutputLayer`."""
+        if drawn is None:
+            return full_loss(hidden, targets, self.word_rows(), self.bias)
+        return sampled_loss(hidden, targets, self.word_rows(), self.bias, *drawn)
+
+    def training_losses(
+        self, hidden: Tensor, targets: Tensor, drawn: Drawn | None, fused: bool = False
+    ) -> Tensor:
+        """Return the mean losses of several directions; see `OutputLayer.training_losses`."""
+        if drawn is None:
+            return super().training_losses(hidden, targets, drawn, fused)
+        return sampled_losses(hidden, targets, self.word_rows(), self.bias, *drawn, fused)
 
     def to_tensors(self) -> dict[str, Tensor]:
         """Return `weight` and `bias`; a shared weight is saved with the words, as bilm-tf does."""
@@ -169,45 +173,6 @@ class FullSoftmax(OutputLayer):
     def _log_prob_rows(self, hidden: Tensor) -> Tensor:
         # One pass over each row: unlike logsumexp, its sums do not depend on the other rows.
         return F.log_softmax(self._product(0, self.word_rows(), self.bias)(hidden), dim=1)
-
-
-# --- sampled --------------------------------------------------------------------------------------
-
-
-class SampledSoftmax(FullSoftmax):
-    """The same probabilities, trained against a sample of words that is drawn for each step.
-
-    See `sampled_loss` for what is optimized.
-
-    Args:
-        table: See `FullSoftmax`.
-        bias: See `FullSoftmax`.
-        tied: See `FullSoftmax`.
-        n_samples: Words drawn for a step; the distinct ones are the candidates.
-    """
-
-    def __init__(
-        self, table: Tensor, bias: Tensor, tied: bool = False, n_samples: int = DEFAULT_SAMPLES
-    ) -> None:
-        super().__init__(table, bias, tied)
-        self.n_samples = n_samples
-
-    def training_loss(self, hidden: Tensor, targets: Tensor, drawn: Drawn | None) -> Tensor:
-        """Return the mean loss against the candidates; see `OutputLayer.training_loss`."""
-        assert drawn is not None
-        return sampled_loss(hidden, targets, self.word_rows(), self.bias, *drawn)
-
-    def draw(self, seed: int) -> Drawn:
-        """Draw candidates; see `OutputLayer.draw`."""
-        candidates, log_q = draw_candidates(self.n_words, self.n_samples, seed)
-        return Drawn(candidates, log_q.to(wide(self.bias.dtype)))
-
-    def training_losses(
-        self, hidden: Tensor, targets: Tensor, drawn: Drawn | None, fused: bool = False
-    ) -> Tensor:
-        """Return the mean losses against the candidates; see `OutputLayer.training_losses`."""
-        assert drawn is not None
-        return sampled_losses(hidden, targets, self.word_rows(), self.bias, *drawn, fused)
 
 
 def _parameter(tensor: Tensor) -> nn.Parameter:
