@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from elmo.analysis.settings import CorpusSettings, ReportSettings
+from elmo.errors import OutputExistsError
+from elmo.runtime.files import output_errors
 from elmo.settings import ModelChoice, Settings
 
 if TYPE_CHECKING:
@@ -77,11 +79,14 @@ def load(model: Model) -> Loaded:
 
 def prepare(settings: ReportSettings, kind: type[Report], stem: str) -> None:
     """Create the folder of a report; refuse to replace one, before anything is computed."""
-    from elmo.analysis.reports import prepare_outputs
-
-    if settings.out is not None:
-        names = [stem + ending for ending in kind.endings()]
-        prepare_outputs(settings.out, names, settings.overwrite)
+    folder = settings.out
+    if folder is None:
+        return
+    with output_errors(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    there = [path for path in (folder / f"{stem}{e}" for e in kind.endings()) if path.exists()]
+    if there and not settings.overwrite:
+        raise OutputExistsError(f"{there[0]} exists already; give --overwrite to replace it")
 
 
 def saved(report: R, settings: ReportSettings, **facts: str) -> R:

@@ -7,7 +7,7 @@ import dataclasses
 import io
 import json
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from html import escape
 from importlib.util import find_spec
@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
 from elmo.analysis.settings import TableFormat
-from elmo.errors import OutputExistsError
 from elmo.runtime.files import output_errors, write_text
 from elmo.runtime.tables import NOTHING, markdown_table, text_table
 
@@ -196,17 +195,6 @@ def percent(value: float | None) -> str:
 def layer_name(layer: str) -> str:
     """Return the name of a layer, or of another way to get vectors, as tables show it."""
     return f"layer {layer}" if layer.isdigit() else layer
-
-
-def prepare_outputs(folder: Path, names: Iterable[str], overwrite: bool) -> None:
-    """Create a folder; refuse one with a report that must not be replaced."""
-    with output_errors(folder):
-        folder.mkdir(parents=True, exist_ok=True)
-    there = [name for name in names if (folder / name).exists()]
-    if there and not overwrite:
-        raise OutputExistsError(
-            f"{folder / there[0]} exists already; give --overwrite to replace it"
-        )
 
 
 def new_figure(width: float, height: float, title: str, **settings: Any) -> Any:

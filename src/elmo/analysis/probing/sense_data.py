@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
@@ -28,15 +28,53 @@ _POSITION = re.compile(r"\((?:a|p|ip)\)")
 class SenseData:
     """Sentences in which some words have senses."""
 
-    sentences: list[Words]
-    spans: Spans
-    """Of each word with senses."""
-    lemmas: list[tuple[str, str]]
+    sentences: list[Words] = field(default_factory=list)
+    places: list[tuple[int, int, int]] = field(default_factory=list)
+    """The sentence of each word with senses, its first word, and the word after its last."""
+    lemmas: list[tuple[str, str]] = field(default_factory=list)
     """Lemma and part of speech of each."""
-    keys: list[list[str]]
+    keys: list[list[str]] = field(default_factory=list)
     """The correct senses of each, one or more."""
-    groups: list[str]
+    groups: list[str] = field(default_factory=list)
     """The data set of each."""
+
+    @property
+    def spans(self) -> Spans:
+        """The places as an array."""
+        return np.array(self.places, np.int64)
+
+    def add(
+        self, units: list[str], tagged: dict[int, tuple[tuple[str, str], list[str]]], group: str
+    ) -> None:
+        """Add a sentence.
+
+        Args:
+            units: Its words and phrases, `_` between the words of a phrase.
+            tagged: Lemma, part of speech and senses of some of them, by position.
+            group: Its data set.
+        """
+        # A lone underscore is a word.
+        split = [[word for word in unit.split("_") if word] or list(unit[:1]) for unit in units]
+        words = [word for parts in split for word in parts]
+        if not words:
+            return
+        starts = [0, *accumulate(len(parts) for parts in split)]
+        for place in sorted(tagged):
+            if not 0 <= place < len(units):
+                raise InputError(f"a sense is tagged at word {place} of {len(units)}")
+            if not split[place]:
+                continue
+            self.places.append((len(self.sentences), starts[place], starts[place + 1]))
+            self.lemmas.append(tagged[place][0])
+            self.keys.append(tagged[place][1])
+            self.groups.append(group)
+        self.sentences.append(words)
+
+    def required(self, path: Path) -> SenseData:
+        """Return the data; refuse a file without senses."""
+        if not self.places:
+            raise InputError(f"{path} has no words with senses")
+        return self
 
 
 @dataclass(frozen=True)
@@ -71,7 +109,7 @@ def read_semcor(folder: Path, limit: int | None = None) -> SenseData:
         limit: Sentences at most.
     """
     path = find_file(folder, "semcor.jsonl")
-    builder = _Builder()
+    data = SenseData()
     with TextFile(path) as lines:
         for number, line in enumerate(lines, start=1):
             if limit is not None and number > limit:
@@ -84,8 +122,8 @@ def read_semcor(folder: Path, limit: int | None = None) -> SenseData:
                 raise InputError(
                     f"{path}, line {number} is not in the format of SemCor: {error!r}"
                 ) from None
-            builder.add(words, {at: _known_keys(keys) for at, keys in tagged.items()}, "semcor")
-    return builder.finished(path)
+            data.add(words, {at: _known_keys(keys) for at, keys in tagged.items()}, "semcor")
+    return data.required(path)
 
 
 def _known_keys(text: str) -> tuple[tuple[str, str], list[str]]:
@@ -109,7 +147,7 @@ def read_evaluation(folder: Path, name: str = "ALL") -> SenseData:
             root = ElementTree.fromstring("\n".join(lines))
         except ElementTree.ParseError as error:
             raise InputError(f"{path} is not XML: {error}") from None
-    builder = _Builder()
+    data = SenseData()
     for sentence in root.iter("sentence"):
         words: list[str] = []
         tagged = {}
@@ -119,53 +157,8 @@ def read_evaluation(folder: Path, name: str = "ALL") -> SenseData:
                 lemma = (element.get("lemma") or "").lower()
                 tagged[len(words)] = ((lemma, part), gold[identity])
             words.append("_".join((element.text or "").split()))
-        builder.add(words, tagged, str(sentence.get("id")).split(".")[0])
-    return builder.finished(path)
-
-
-class _Builder:
-    """Collects sentences, splitting phrases into words."""
-
-    def __init__(self) -> None:
-        self._sentences: list[Words] = []
-        self._spans: list[tuple[int, int, int]] = []
-        self._lemmas: list[tuple[str, str]] = []
-        self._keys: list[list[str]] = []
-        self._groups: list[str] = []
-
-    def add(
-        self, units: list[str], tagged: dict[int, tuple[tuple[str, str], list[str]]], group: str
-    ) -> None:
-        """Add a sentence.
-
-        Args:
-            units: Its words and phrases, `_` between the words of a phrase.
-            tagged: Lemma, part of speech and senses of some of them, by position.
-            group: Its data set.
-        """
-        # A lone underscore is a word.
-        split = [[word for word in unit.split("_") if word] or list(unit[:1]) for unit in units]
-        words = [word for parts in split for word in parts]
-        if not words:
-            return
-        starts = [0, *accumulate(len(parts) for parts in split)]
-        for place in sorted(tagged):
-            if not 0 <= place < len(units):
-                raise InputError(f"a sense is tagged at word {place} of {len(units)}")
-            if not split[place]:
-                continue
-            self._spans.append((len(self._sentences), starts[place], starts[place + 1]))
-            self._lemmas.append(tagged[place][0])
-            self._keys.append(tagged[place][1])
-            self._groups.append(group)
-        self._sentences.append(words)
-
-    def finished(self, path: Path) -> SenseData:
-        """Return what was added."""
-        if not self._spans:
-            raise InputError(f"{path} has no words with senses")
-        spans = np.array(self._spans, np.int64)
-        return SenseData(self._sentences, spans, self._lemmas, self._keys, self._groups)
+        data.add(words, tagged, str(sentence.get("id")).split(".")[0])
+    return data.required(path)
 
 
 # --- pairs ----------------------------------------------------------------------------------------
