@@ -23,15 +23,14 @@ def read(lstm, way, vectors, layout):
     return [tensor.detach().cpu() for tensor in (states, *gradients)]
 
 
-@pytest.mark.parametrize("both", [True, False])
 @pytest.mark.parametrize(
     ("n", "longest", "hidden"), [(1, 1, 1), (3, 7, 16), (17, 40, 100), (64, 150, MOST_CELLS)]
 )
-def test_one_launch_reads_as_cudnn_and_a_cpu_do(n, longest, hidden, both):
+def test_one_launch_reads_as_cudnn_and_a_cpu_do(n, longest, hidden):
     device = find_device("cuda")
     assert can_read(hidden, device)
     torch.manual_seed(0)
-    lstm = Lstm(50, hidden, both)
+    lstm = Lstm(50, hidden)
     layout = Layout.of([1 + (7 * k + longest - 1) % longest for k in range(n)])
     vectors = torch.randn(*layout.mask.shape, 50)
     expected = read(lstm, "_padded", vectors, layout)

@@ -143,7 +143,7 @@ class SpanRanker(Head[CorefBatch, Clusters]):
             antecedents.
         """
         spans = document.spans
-        read = self.spans.prepared(document.encoded, document.given)
+        read = self.spans.prepared(document.encoded, document.inputs)
         scores = self.spans.mention_scores(read, spans)
         wanted = max(LEAST_SPANS, round(SPANS_A_WORD * len(document.encoded)))
         n_kept = min(len(scores), wanted)
@@ -169,9 +169,9 @@ class SpanRanker(Head[CorefBatch, Clusters]):
             return []
         scores, kept, antecedents = self._ranked(document)
         chosen = best_antecedents(antecedents).tolist()
-        alone = (scores[kept] > 0).tolist() if self.singletons else [False] * len(chosen)
+        mentions = (scores[kept] > 0).tolist() if self.singletons else [False] * len(chosen)
         places = document.spans[:2, kept].T.tolist()
-        return grouped([Span(*place) for place in places], chosen, alone)
+        return grouped([Span(*place) for place in places], chosen, mentions)
 
 
 @dataclass(frozen=True)
@@ -180,7 +180,7 @@ class _EncodedDocument:
 
     encoded: Tensor
     """Words, `(words, width)`."""
-    given: Tensor
+    inputs: Tensor
     """Input of the biLSTM, `(words, dims.input)`."""
     spans: Tensor
     """See `CorefBatch.spans`."""
@@ -195,16 +195,18 @@ class _EncodedDocument:
         spans = self.spans[:, inside].clone()
         spans[:2] -= first
         part = slice(first, first + words)
-        return _EncodedDocument(self.encoded[part], self.given[part], spans, self.clusters[inside])
+        return _EncodedDocument(self.encoded[part], self.inputs[part], spans, self.clusters[inside])
 
 
-def grouped(spans: Sequence[Span], antecedents: Sequence[int], alone: Sequence[bool]) -> Clusters:
+def grouped(
+    spans: Sequence[Span], antecedents: Sequence[int], singletons: Sequence[bool]
+) -> Clusters:
     """Group linked spans into clusters.
 
     Args:
         spans: In the order of the text.
         antecedents: For each span the number of an earlier span; -1 for none.
-        alone: Whether a span without a link is a cluster of its own.
+        singletons: Whether a span without a link is a cluster of its own.
 
     Returns:
         Clusters, ordered by first mention.
@@ -215,7 +217,7 @@ def grouped(spans: Sequence[Span], antecedents: Sequence[int], alone: Sequence[b
         if antecedent >= 0:
             cluster_of[number] = cluster_of[antecedent]
         members.setdefault(cluster_of[number], []).append(spans[number])
-    return [group for first, group in members.items() if len(group) > 1 or alone[first]]
+    return [group for first, group in members.items() if len(group) > 1 or singletons[first]]
 
 
 def candidate_spans(lengths: Sequence[int], longest: int) -> Integers:

@@ -32,17 +32,16 @@ class SequenceDropout(nn.Module):
 
 
 class Lstm(nn.Module):
-    """One LSTM layer over padded sentences, in one direction or both.
+    """One bidirectional LSTM layer over padded sentences.
 
     Args:
         input_dim: Width of its input.
         hidden: Width of its output in one direction.
-        both: Whether it reads in both directions.
     """
 
-    def __init__(self, input_dim: int, hidden: int, both: bool = True) -> None:
+    def __init__(self, input_dim: int, hidden: int) -> None:
         super().__init__()
-        self.lstm = nn.LSTM(input_dim, hidden, batch_first=True, bidirectional=both)
+        self.lstm = nn.LSTM(input_dim, hidden, batch_first=True, bidirectional=True)
         for name, weights in self.lstm.named_parameters():
             if name.startswith("weight_hh"):
                 for part in weights.data.chunk(4):
@@ -55,14 +54,10 @@ class Lstm(nn.Module):
                     weights.data[hidden : 2 * hidden] = 1.0  # forget gate: remember at first
 
     def forward(self, vectors: Tensor, layout: Layout) -> Tensor:
-        """Read sentences.
-
-        Args:
-            vectors: Shape `(sentences, time, input_dim)`.
-            layout: Where words are.
+        """Read sentences `(sentences, time, input_dim)`.
 
         Returns:
-            `(sentences, time, hidden)`, twice as wide for both directions; zero at padding.
+            `(sentences, time, 2 * hidden)`; zero at padding.
         """
         with torch.autocast(vectors.device.type, enabled=False):  # a state sums many steps
             read = self._implementation(vectors.device)
@@ -75,15 +70,13 @@ class Lstm(nn.Module):
 
     def _fused(self, vectors: Tensor, layout: Layout) -> Tensor:
         """Read padding, too; all words and both directions in one kernel launch."""
-        sides = _directions(self.lstm)
         weight_in, weight_recurrent, *biases = (
-            torch.stack(both) for both in zip(*sides, strict=True)
+            torch.stack(both) for both in zip(*_directions(self.lstm), strict=True)
         )
         gather, scatter = layout.reading_order
-        gather, scatter = gather[: len(sides)], scatter[..., : len(sides)]
-        given = vectors.flatten(0, 1).index_select(0, gather.flatten())
+        inputs = vectors.flatten(0, 1).index_select(0, gather.flatten())
         read = read_sides(
-            given.view(*gather.shape, -1), weight_in, biases[0] + biases[1], weight_recurrent
+            inputs.view(*gather.shape, -1), weight_in, biases[0] + biases[1], weight_recurrent
         )
         return read.flatten(0, 2).index_select(0, scatter.flatten()).view(*layout.mask.shape, -1)
 
@@ -102,11 +95,9 @@ class Lstm(nn.Module):
         On a CPU the backward pass of packed sequences takes time quadratic in their length: every
         step has a gradient of the full size.
         """
-        forward, *backward = _directions(self.lstm)
+        forward, backward = _directions(self.lstm)
         read = _one_direction(vectors, forward)
-        if not backward:
-            return read
-        mirrored = _one_direction(_reordered(vectors, layout.reversal), backward[0])
+        mirrored = _one_direction(_reordered(vectors, layout.reversal), backward)
         return torch.cat([read, _reordered(mirrored, layout.reversal)], dim=-1)
 
 
@@ -173,17 +164,16 @@ def _previous_states(read: Tensor) -> Tensor:
 # --- attention ------------------------------------------------------------------------------------
 
 
-def masked_softmax(scores: Tensor, mask: Tensor, dim: int = -1) -> Tensor:
-    """Return the softmax over unmasked positions; zeros elsewhere, and where all are masked.
+def masked_softmax(scores: Tensor, mask: Tensor) -> Tensor:
+    """Return the softmax over the last axis; zero at masked positions, and where all are masked.
 
     Args:
         scores: Any shape.
         mask: True at positions that count; the shape of `scores`, or one that broadcasts to it.
-        dim: The axis whose values sum to 1.
     """
     scores = scores.float()
     lowest = torch.finfo(scores.dtype).min
-    return torch.softmax(scores.masked_fill(~mask, lowest), dim=dim) * mask
+    return torch.softmax(scores.masked_fill(~mask, lowest), dim=-1) * mask
 
 
 def attend(scores: Tensor, mask: Tensor, vectors: Tensor) -> Tensor:
@@ -249,8 +239,7 @@ class AttentionPooling(nn.Module):
 def _directions(lstm: nn.LSTM) -> list[list[Tensor]]:
     """Return the weights of each direction of a layer, as `torch.lstm` takes them."""
     names = ("weight_ih_l0", "weight_hh_l0", "bias_ih_l0", "bias_hh_l0")
-    endings = ("", "_reverse") if lstm.bidirectional else ("",)
-    return [[getattr(lstm, name + ending) for name in names] for ending in endings]
+    return [[getattr(lstm, name + ending) for name in names] for ending in ("", "_reverse")]
 
 
 def _one_direction(vectors: Tensor, weights: list[Tensor]) -> Tensor:

@@ -101,11 +101,11 @@ class Bidaf(Head[QaBatch, AnswerPrediction]):
             Two tensors `(questions, context words)`; the lowest number at padding.
         """
         context, question = words.padded(batch.contexts), words.padded(batch.questions)
-        asked, read = self._read(question), self._read(context)
-        met = bidirectional_attention(
-            self.between(read, asked), read, context.mask, asked, question.mask
+        query, read = self._read(question), self._read(context)
+        attended = bidirectional_attention(
+            self.between(read, query), read, context.mask, query, question.mask
         )
-        merged = torch.relu(self.merged(met)) * context.mask.unsqueeze(-1)
+        merged = torch.relu(self.merged(attended)) * context.mask.unsqueeze(-1)
         merged = merged + self._self_attention(merged, batch.contexts)
         for_start = self.start_reader(merged, batch.contexts)
         for_stop = self.stop_reader(torch.cat([merged, for_start], dim=-1), batch.contexts)
@@ -125,8 +125,8 @@ class Bidaf(Head[QaBatch, AnswerPrediction]):
         mask, read = layout.mask, self.dropout(self.reader(merged, layout))
         itself = torch.eye(read.shape[1], dtype=torch.bool, device=read.device)
         attended = attend(self.within(read, read), mask.unsqueeze(1) & ~itself, read)
-        seen = torch.cat([read, attended, read * attended], dim=-1)
-        return torch.relu(self.residual(seen)) * mask.unsqueeze(-1)
+        compared = torch.cat([read, attended, read * attended], dim=-1)
+        return torch.relu(self.residual(compared)) * mask.unsqueeze(-1)
 
     def loss(self, words: WordVectors, batch: QaBatch) -> Tensor:
         """Return the mean of -log p(start) - log p(last word), shape `()`."""

@@ -27,8 +27,8 @@ class PreparedWords:
 
     encoded: Tensor
     """From the biLSTM, `(words, width)`."""
-    given: Tensor
-    """Input of the biLSTM, `(words, given)`."""
+    inputs: Tensor
+    """Input of the biLSTM, `(words, input_dim)`."""
     attention: Tensor
     """Attention scores of words, `(words,)`."""
     starts: Tensor
@@ -44,37 +44,37 @@ class SpanEncoder(nn.Module):
 
     Args:
         width: Of a word from the biLSTM.
-        given: Width of a word before the biLSTM.
+        input_dim: Width of a word before the biLSTM.
         hidden: Width of the network's layers.
         longest: Words of a span at most.
         dropout: Between the layers.
     """
 
     def __init__(
-        self, width: int, given: int, *, hidden: int, longest: int, dropout: float
+        self, width: int, input_dim: int, *, hidden: int, longest: int, dropout: float
     ) -> None:
         super().__init__()
         self.longest = longest
-        self.output_dim = 2 * width + given + _FEATURE_DIM
+        self.output_dim = 2 * width + input_dim + _FEATURE_DIM
         self.attention = nn.Linear(width, 1)
         self.widths = nn.Embedding(longest, _FEATURE_DIM)
         self.start = nn.Linear(width, hidden)
         self.stop = nn.Linear(width, hidden, bias=False)
-        self.head = nn.Linear(given, hidden, bias=False)
+        self.head = nn.Linear(input_dim, hidden, bias=False)
         self.width = nn.Linear(_FEATURE_DIM, hidden, bias=False)
         self.dropout = nn.Dropout(dropout)
         self.between = nn.Linear(hidden, hidden)
         self.output = nn.Linear(hidden, 1)
 
-    def prepared(self, encoded: Tensor, given: Tensor) -> PreparedWords:
-        """Project the words of a document, `(words, width)` and `(words, given)`."""
+    def prepared(self, encoded: Tensor, inputs: Tensor) -> PreparedWords:
+        """Project the words of a document, `(words, width)` and `(words, input_dim)`."""
         return PreparedWords(
             encoded,
-            given,
+            inputs,
             self.attention(encoded).squeeze(-1),
             self.start(encoded),
             self.stop(encoded),
-            self.head(given),
+            self.head(inputs),
         )
 
     def mention_scores(self, words: PreparedWords, spans: Tensor) -> Tensor:
@@ -114,8 +114,8 @@ class SpanEncoder(nn.Module):
         places = start.unsqueeze(1) + torch.arange(self.longest, device=spans.device)
         mask = places < stop.unsqueeze(1)
         places = torch.where(mask, places, 0)
-        weights = masked_softmax(words.attention[places], mask).to(words.given.dtype)
-        head = torch.einsum("sl,sld->sd", weights, words.given[places])
+        weights = masked_softmax(words.attention[places], mask).to(words.inputs.dtype)
+        head = torch.einsum("sl,sld->sd", weights, words.inputs[places])
         parts = [words.encoded[start], words.encoded[stop - 1], head, self.widths(stop - start - 1)]
         return torch.cat(parts, dim=-1)
 

@@ -25,9 +25,9 @@ def read(lstm, way, vectors, layout):
     return states.detach(), vectors.grad, *(p.grad for p in lstm.parameters())
 
 
-def compare(way, reference, sizes, input_dim=5, hidden=6, both=True, **tolerance):
+def compare(way, reference, sizes, input_dim=5, hidden=6, **tolerance):
     torch.manual_seed(0)
-    lstm = Lstm(input_dim, hidden, both)
+    lstm = Lstm(input_dim, hidden)
     layout = Layout.of(sizes)
     vectors = torch.randn(*layout.mask.shape, input_dim)
     found, expected = (read(lstm, which, vectors, layout) for which in (way, reference))
@@ -39,19 +39,18 @@ def compare(way, reference, sizes, input_dim=5, hidden=6, both=True, **tolerance
         )
 
 
-@given(st.lists(st.integers(1, 9), min_size=1, max_size=5), st.integers(1, 9), st.booleans())
+@given(st.lists(st.integers(1, 9), min_size=1, max_size=5), st.integers(1, 9))
 @settings(max_examples=25, deadline=None)
-def test_padded_sentences_are_read_as_packed_ones(sizes, hidden, both):
-    compare("_padded", "_packed", sizes, hidden=hidden, both=both, rtol=1e-4, atol=1e-5)
+def test_padded_sentences_are_read_as_packed_ones(sizes, hidden):
+    compare("_padded", "_packed", sizes, hidden=hidden, rtol=1e-4, atol=1e-5)
 
 
 @interpreted
-@pytest.mark.parametrize("both", [True, False])
 @pytest.mark.parametrize(
     ("sizes", "hidden"), [([3], 6), ([1], 1), ([4, 1, 7], 16), ([2] * 17, 20), ([5, 3], MOST_CELLS)]
 )
-def test_the_kernel_reads_as_packed_sentences_are_read(sizes, hidden, both):
-    compare("_fused", "_packed", sizes, hidden=hidden, both=both, **ROUNDED)
+def test_the_kernel_reads_as_packed_sentences_are_read(sizes, hidden):
+    compare("_fused", "_packed", sizes, hidden=hidden, **ROUNDED)
 
 
 @interpreted
