@@ -88,7 +88,7 @@ def test_raw_text_is_split_as_the_text_of_the_model_was(tmp_path):
         assert "isn't" in counts(top=50, tokenizer="whitespace")
 
 
-def test_the_look_at_a_corpus_is_told_once(tmp_path, recwarn):
+def test_the_look_at_a_corpus_is_reported_once(tmp_path, recwarn):
     path = tmp_path / "split.txt"
     path.write_text("He was , he said , at the bank . Was he ?\n" * 5)
     elmo.similar("bank", model="small-en", corpus=path, min_count=1)  # reads the corpus twice

@@ -435,7 +435,7 @@ def test_marks_are_found_wherever_they_stand():
     ],
 )
 @pytest.mark.filterwarnings("ignore::elmo.errors.ElmoWarning")
-def test_mistakes_are_told_without_a_traceback(small, tmp_path, capsys, arguments, message):
+def test_mistakes_are_reported_without_a_traceback(small, tmp_path, capsys, arguments, message):
     files = {"empty": b"", "blank": b"\n \n\n", "binary": b"\xff\xfe\x00\x01\n"}
     for name, content in files.items():
         (tmp_path / name).write_bytes(content)

@@ -188,7 +188,7 @@ def test_intervals_hold_their_values(tiny_elmo, sentences):
                 assert figure.low - 1e-9 <= figure.value <= figure.high + 1e-9
 
 
-def test_a_corpus_that_is_too_small_is_told(tiny_elmo):
+def test_a_corpus_that_is_too_small_is_reported(tiny_elmo):
     passages = embedded(tiny_elmo, [["a", "b"], ["c", "d"]], 2)
     with pytest.raises(InputError, match="none occurs in 3 different sentences"):
         measure_windows(passages, 3, 32, FEW)
@@ -213,7 +213,7 @@ def _interrupt():
     yield
 
 
-def test_samples_that_are_smaller_than_asked_are_told(tiny_elmo, sentences):
+def test_samples_that_are_smaller_than_asked_are_reported(tiny_elmo, sentences):
     report = measure_windows(embedded(tiny_elmo, sentences, 60), 3, 32, FEW)
     assert len(report.notes) == 3
     assert "10,000 were requested" in report.notes[0]

@@ -60,7 +60,7 @@ def test_two_uses_of_a_word_make_two_groups(tiny_elmo, corpus):
     assert sorted(map(sorted, kinds)) == [["a"], ["the"]]
 
 
-def test_fewer_occurrences_are_drawn_and_it_is_told(tiny_elmo, corpus):
+def test_fewer_occurrences_are_drawn_and_it_is_reported(tiny_elmo, corpus):
     settings = SenseSettings(projection=("pca",), max_occurrences=7)
     report = senses("bank", model=tiny_elmo, corpus=corpus.settings, settings=settings)
     assert len(report.occurrences) == 7
@@ -73,7 +73,7 @@ def test_fewer_occurrences_are_drawn_and_it_is_told(tiny_elmo, corpus):
     ("word", "told"),
     [("unheard-of", "never occurs"), ("once", "occurs once"), ("river", None)],
 )
-def test_rare_words_are_told(tiny_elmo, corpus, word, told):
+def test_rare_words_are_reported(tiny_elmo, corpus, word, told):
     settings = SenseSettings(projection=("pca",))
     if told is None:
         assert (

@@ -33,7 +33,7 @@ def test_pairs_find_their_word_in_raw_text(data_folder):
     assert data.sentences[1] == ["The", "bank", "closed", "."]
 
 
-def test_bad_data_is_told(tmp_path):
+def test_bad_data_is_reported(tmp_path):
     with pytest.raises(MissingFileError, match=r"semcor\.jsonl"):
         read_semcor(tmp_path)
     (tmp_path / "semcor.jsonl").write_text('{"words": ["a"]}\n')

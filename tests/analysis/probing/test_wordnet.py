@@ -19,7 +19,7 @@ def test_first_senses_are_given_as_keys(wordnet_folder):
     assert wordnet.first_sense("unheard-of", "NOUN") is None
 
 
-def test_a_folder_without_wordnet_is_told(tmp_path, wordnet_folder):
+def test_a_folder_without_wordnet_is_reported(tmp_path, wordnet_folder):
     with pytest.raises(MissingFileError, match="wordnet-base"):
         WordNet(tmp_path)
     for path in wordnet_folder.iterdir():

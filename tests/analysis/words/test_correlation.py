@@ -59,7 +59,7 @@ def test_judged_pairs_are_read_in_any_columns(tmp_path, separator):
         ("a b x\n", r"has 0 pairs \(line 1, 'a b x', has no score: taken for a header\);"),
     ],
 )
-def test_files_that_are_no_pairs_are_told(tmp_path, text, told):
+def test_files_that_are_no_pairs_are_reported(tmp_path, text, told):
     (tmp_path / "pairs.txt").write_text(text)
     with pytest.raises(InputError, match=told):
         read_judged_pairs(tmp_path / "pairs.txt")

@@ -71,7 +71,7 @@ def test_static_vectors_of_a_file_stand_beside(tmp_path, tiny_elmo):
     assert "there is no vector of 'unheard-of'" in "\n".join(unknown.lines())
 
 
-def test_a_word_that_never_occurs_is_told(tiny_elmo, corpus):
+def test_a_word_that_never_occurs_is_reported(tiny_elmo, corpus):
     with pytest.raises(InputError, match="'never-seen' never occurs"):
         neighbors("[never-seen]", model=tiny_elmo, corpus=corpus.settings, same_word=True)
 

@@ -30,7 +30,7 @@ def test_a_saved_index_answers_without_pytorch(random_index, tmp_path):
     assert "similar to w1" in done.stdout
 
 
-def test_flags_that_contradict_an_index_are_told(tmp_path):
+def test_flags_that_contradict_an_index_are_reported(tmp_path):
     require_same(tmp_path, {"layer": "1", "model": "x"}, {"layer": "1", "model": None})
     with pytest.raises(ConfigError, match=r"made with layer '1', not '2'"):
         require_same(tmp_path, {"layer": "1"}, {"layer": "2"})

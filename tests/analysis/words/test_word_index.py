@@ -42,7 +42,7 @@ def test_a_saved_index_answers_the_same(random_index, tmp_path, remove_mean):
     assert (tmp_path / "words.index").read_bytes() == (tmp_path / "again.index").read_bytes()
 
 
-def test_a_damaged_index_is_told(random_index, tmp_path):
+def test_a_damaged_index_is_reported(random_index, tmp_path):
     path = tmp_path / "words.index"
     random_index().save(path)
     whole = path.read_bytes()
@@ -69,7 +69,7 @@ def test_counts_and_stop_words_limit_what_is_listed(random_index):
     assert index.similar("w0", 3, allowed=nobody) == []
 
 
-def test_an_unknown_word_is_told_with_other_spellings(random_index):
+def test_an_unknown_word_is_reported_with_other_spellings(random_index):
     with pytest.raises(InputError, match=r"'W3' never occurs.*there is 'w3'"):
         random_index().similar("W3")
 
