@@ -244,17 +244,16 @@ def _is_json(lines: Sequence[str]) -> bool:
     first = lines[0].strip()
     if re.match(r'(\[\s*)?\{\s*("(?:[^"\\]|\\.)*"\s*:|\}|$)', first) is None and first != "[":
         return _is_json_value(first)
-    return len(lines) > 1 or _is_json_value(first) or len(first) == MOST_CHARACTERS
+    return len(lines) > 1 or _is_json_value(first)
 
 
 def _is_json_value(line: str) -> bool:
-    if line[:1] not in ("{", "["):
-        return False
+    """Return whether a line is an object or array; `[1]` alone may be a note in a text."""
     try:
-        json.loads(line)
+        value = json.loads(line) if line[:1] in ("{", "[") else None
     except (ValueError, RecursionError):
         return False
-    return line[:2] != "[]"
+    return bool(value) and (isinstance(value, dict) or not isinstance(value[0], int | float))
 
 
 def _is_table(lines: Sequence[str], delimiter: str) -> bool:
