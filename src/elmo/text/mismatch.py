@@ -19,6 +19,7 @@ import re
 from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice
+from typing import Any
 
 from elmo.text.english import takes_full_stop
 
@@ -250,7 +251,7 @@ def _is_json(lines: Sequence[str]) -> bool:
 def _is_json_value(line: str) -> bool:
     """Return whether a line is an object or array; `[1]` alone may be a note in a text."""
     try:
-        value = json.loads(line) if line[:1] in ("{", "[") else None
+        value: Any = json.loads(line) if line[:1] in ("{", "[") else None
     except (ValueError, RecursionError):
         return False
     return bool(value) and (isinstance(value, dict) or not isinstance(value[0], int | float))
