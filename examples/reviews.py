@@ -1,4 +1,4 @@
-"""Movie reviews, good or bad: two lines give vectors, two more a classifier.
+"""Movie reviews, good or bad: two lines for vectors, two more for a classifier.
 
     python examples/reviews.py sst/train.txt sst/test.txt
 
@@ -30,7 +30,7 @@ FIVE_CLASSES = set("01234")
 
 
 def main() -> int:
-    """Embed, learn, measure."""
+    """Embed, train, evaluate."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("train", type=Path)
     parser.add_argument("test", type=Path)
@@ -51,7 +51,7 @@ def main() -> int:
 def _embedded(
     elmo: ELMo, part: list[TextExample], numbers: dict[str, int]
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Give vectors `(n, dim)` and labels `(n,)` of the examples whose label counts."""
+    """Return vectors `(n, dim)` and labels `(n,)` of the examples with a chosen label."""
     kept = [example for example in part if example.label in numbers]
     vectors = elmo.encode([example.words for example in kept], show_progress_bar=True)
     labels = torch.tensor([numbers[str(example.label)] for example in kept])
