@@ -1,4 +1,4 @@
-"""The biLM packed for inference: the numbers of the plain one, whatever is sliced where."""
+"""The biLM on a CPU: the numbers of the plain one, whatever is sliced where."""
 
 import copy
 
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import elmo.backends.cpu.characters
 import elmo.backends.cpu.model
 import elmo.backends.cpu.products
-from elmo import Alphabet, BiLM, CharacterMapper, ElmoConfig, batch_to_ids
+from elmo import ElmoConfig, batch_to_ids
 from elmo.backends.cpu.model import CPUBackend
 from elmo.backends.cpu.native import Format, native_format
 from elmo.backends.cpu.products import onednn_works, runs_natively
@@ -23,7 +23,6 @@ from strategies import (
     batches,
     configs,
     plain_batches,
-    rows_are_exact,
     seeded_bilm,
     word_config,
 )
@@ -49,7 +48,7 @@ def assert_same(found, expected, atol=1e-5):
     table_bytes=st.sampled_from([1, 10_000, 1 << 30]),
 )
 @torch.no_grad()
-def test_packed_equals_plain_for_models_that_read_characters(config, batch, table_bytes):
+def test_the_backend_equals_plain_for_models_that_read_characters(config, batch, table_bytes):
     plain = seeded_bilm(config)
     ids = word_ids(config, None, plain.alphabet).batch(batch)
     with pytest.MonkeyPatch.context() as patched:
@@ -64,14 +63,14 @@ def test_packed_equals_plain_for_models_that_read_characters(config, batch, tabl
 @settings(max_examples=20)
 @given(config=configs(cells=("lstm", "gru"), reads=("words",)), batch=plain_batches())
 @torch.no_grad()
-def test_packed_equals_plain_for_models_that_read_words(config, batch):
+def test_the_backend_equals_plain_for_models_that_read_words(config, batch):
     plain = seeded_bilm(config)
     ids = word_ids(config, plain.vocabulary).batch(batch)
     assert_same(CPUBackend(plain).run(ids), plain.run(ids))
 
 
 @torch.no_grad()
-def test_packed_equals_plain_where_both_clips_bite(clipping_bilm):
+def test_the_backend_equals_plain_where_both_clips_bite(clipping_bilm):
     ids = batch_to_ids(SENTENCES)
     expected = clipping_bilm.run(ids)
     bound = clipping_bilm.config.cell_clip
@@ -81,7 +80,7 @@ def test_packed_equals_plain_where_both_clips_bite(clipping_bilm):
 
 
 @torch.no_grad()
-def test_packed_equals_plain_from_a_given_state(clipping_bilm):
+def test_the_backend_equals_plain_from_a_given_state(clipping_bilm):
     ids = batch_to_ids(SENTENCES)
     state = clipping_bilm.run(ids).state
     before = copy.deepcopy(state)
@@ -126,20 +125,6 @@ def test_ids_of_fewer_bits_are_the_same_ids(tiny_bilm, kind, dtype):
     frozen = kind(copy.deepcopy(tiny_bilm))
     ids = word_ids(frozen.config, None).rows(["a", "Öl", "<S>"])
     assert torch.equal(frozen.encode_words(ids.to(dtype)), frozen.encode_words(ids))
-
-
-@torch.no_grad()
-def test_words_that_fill_their_row_see_only_whole_windows(tiny_config):
-    plain = seeded_bilm(tiny_config.replace(max_characters=8))
-    words = ["a" * n for n in range(9)]
-    ids = word_ids(plain.config, None).rows(words)
-    packed = CPUBackend(plain)
-    expected = plain.encode_words(ids)
-    torch.testing.assert_close(packed.encode_words(ids), expected, rtol=0, atol=1e-5)
-    # Alone or together: lengths are grouped, and must not be told apart by it.
-    for row in range(len(words)):
-        alone = packed.encode_words(ids[row : row + 1])
-        torch.testing.assert_close(alone, expected[row : row + 1], rtol=0, atol=1e-5)
 
 
 @pytest.mark.parametrize("cell", ["lstm", "gru"])
@@ -213,56 +198,6 @@ def test_slicing_changes_no_bit(monkeypatch, tiny_config, cell, slice_bytes, tab
     assert torch.equal(found.state.memory, expected.state.memory)
 
 
-@needs_onednn
-@pytest.mark.parametrize("slice_bytes", [1, 3000])
-@torch.no_grad()
-def test_grouping_words_changes_no_bit(monkeypatch, tiny_config, slice_bytes):
-    words = ["a" * n for n in range(12)] + ["the", "cat", "x" * 60]
-    ids = word_ids(tiny_config, None).rows(words)
-    plain = seeded_bilm(tiny_config)
-    expected = CPUBackend(plain).encode_words(ids)
-    monkeypatch.setattr(elmo.backends.cpu.characters, "_SLICE_BYTES", slice_bytes)
-    assert torch.equal(CPUBackend(plain).encode_words(ids), expected)
-
-
-def large_model():
-    """An alphabet for whose windows a table of 7 x 6,007 x 512 floats would be too large."""
-    alphabet = Alphabet(chr(0x4E00 + number) for number in range(6000))
-    config = ElmoConfig.preset(
-        "tiny",
-        max_characters=10,
-        n_characters=alphabet.n_characters,
-        filters=((1, 64), (2, 64), (3, 128), (7, 256)),
-    )
-    return BiLM(config, alphabet=alphabet).eval()
-
-
-@torch.no_grad()
-def test_a_large_alphabet_needs_no_large_table():
-    plain = large_model()
-    packed = CPUBackend(plain)
-    assert packed.words._table is None
-    words = [chr(0x4E00 + n) + chr(0x4E00 + 7 * n % 6000) * (n % 12) for n in range(0, 6000, 13)]
-    ids = word_ids(plain.config, None, plain.alphabet).rows([*words, "<S>", "</S>", "no", ""])
-    expected = plain.encode_words(ids)
-    torch.testing.assert_close(packed.encode_words(ids), expected, rtol=0, atol=1e-5)
-
-
-@torch.no_grad()
-def test_the_words_of_a_large_alphabet_do_not_depend_on_their_company():
-    if not rows_are_exact():
-        pytest.skip("this machine rounds a row differently among other rows")
-    plain = large_model()
-    packed = CPUBackend(plain)
-    words = [chr(0x4E00 + n) * (1 + n % 9) for n in range(0, 6000, 17)]
-    ids = word_ids(plain.config, None, plain.alphabet).rows(words)
-    together = packed.encode_words(ids)
-    for size in (1, 2, 5, 64):
-        parts = [packed.encode_words(part) for part in ids[:128].split(size)]
-        assert torch.equal(torch.cat(parts), together[:128])
-    assert torch.equal(packed.encode_words(ids.flip(0)).flip(0), together)
-
-
 @torch.no_grad()
 def test_the_plain_products_serve_where_onednn_does_not_work(monkeypatch, tiny_config):
     monkeypatch.setattr(elmo.backends.cpu.products, "onednn_works", lambda dtype: False)
@@ -325,25 +260,7 @@ def test_float32_always_runs_natively():
     assert runs_natively("fp32")
 
 
-def test_a_packed_word_model_shares_no_memory_with_the_plain_one():
-    plain = seeded_bilm(word_config())
-    packed = CPUBackend(plain)
-    ids = torch.tensor([[4, 5]])
-    before = packed.run(ids).layers.clone()
-    with torch.no_grad():
-        plain.words.embedding.weight.zero_()
-    assert torch.equal(packed.run(ids).layers, before)
-
-
 def test_consuming_frees_a_word_model_too():
     plain = seeded_bilm(word_config())
     CPUBackend(plain, consume=True)
     assert all(parameter.is_meta for parameter in plain.parameters())
-
-
-@torch.no_grad()
-def test_a_padding_character_inside_a_word_does_not_end_it(tiny_bilm):
-    ids = CharacterMapper(50, {"[GAP]": 260}).rows(["[GAP]", "a"])
-    torch.testing.assert_close(
-        CPUBackend(tiny_bilm).encode_words(ids), tiny_bilm.encode_words(ids), rtol=0, atol=1e-5
-    )
