@@ -198,8 +198,8 @@ class LayerThread {
       multiply<F>(
           Task{layer_.input, rows, {layer_.bias, nullptr, 0}, gates_, stride, first, end, 0},
           inputs_);
-    const Table products = steps_.products.from(place);
-    multiply<F>(Task{layer_.recurrent, rows, products, gates_, stride, first, end, 0, multiplies},
+    multiply<F>(Task{layer_.recurrent, rows, steps_.products.from(place), gates_, stride, first,
+                     end, 0, multiplies},
                 hidden_);
   }
 
