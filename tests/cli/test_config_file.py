@@ -23,7 +23,8 @@ def received(monkeypatch):
         "elmo.tasks.run.training.train_task", lambda kind, settings: calls.append(settings)
     )
     monkeypatch.setattr(train_command, "_show", lambda report: 0)
-    monkeypatch.setattr(task_command, "_show_report", lambda report, settings: 0)
+    monkeypatch.setattr(task_command, "_show_report", lambda report: 0)
+    monkeypatch.setattr(task_command, "_require", lambda model, *files: None)
     return calls
 
 

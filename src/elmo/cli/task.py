@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
-from typing import IO, Annotated, Any
+from typing import IO, TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
@@ -19,6 +19,9 @@ from elmo.runtime.files import output_errors
 from elmo.settings import TokenizerName
 from elmo.tasks.heads import TASKS
 from elmo.tasks.settings import SplitName, TaskName, TaskSettings, read_config
+
+if TYPE_CHECKING:
+    from elmo.tasks.run.training import TaskReport
 
 _TRAIN = TaskSettings()
 _AT_ONCE = 512
@@ -60,12 +63,7 @@ def train(
     from elmo.tasks.run.training import train_task
 
     del config  # read by `read_flags`
-    report = train_task(kind, settings)
-    say(str(report))
-    if not report.finished:
-        return STOPPED
-    _show_scores(report.dev if report.test is None else report.test, as_json=False)
-    return DONE
+    return _show_report(train_task(kind, settings))
 
 
 @task.command
@@ -202,6 +200,14 @@ def _require(model: str | None, *files: Path) -> None:
             raise MissingFileError(f"no such file: {path}")
     if model is not None and not is_untrained(model):
         find_folder(model)
+
+
+def _show_report(report: TaskReport) -> int:
+    say(str(report))
+    if not report.finished:
+        return STOPPED
+    _show_scores(report.dev if report.test is None else report.test, as_json=False)
+    return DONE
 
 
 def _show_scores(scores: dict[str, float], as_json: bool) -> None:
