@@ -2,6 +2,7 @@
 
 import io
 import json
+import subprocess
 import sys
 
 import pytest
@@ -122,3 +123,21 @@ def test_settings_come_from_a_file_and_flags_win(folder, tmp_path, capsys):
     run = json.loads((tmp_path / "out" / "run.json").read_text())
     assert (run["epochs"], run["hidden_size"], run["features"]) == (1, 8, "glove")
     assert "best by dev accuracy" in capsys.readouterr().err
+
+
+def test_what_is_not_there_is_refused_before_pytorch_is_imported(tmp_path):
+    (tmp_path / "data.csv").write_text("text,label\na,b\n")
+    out, data = ["--out", str(tmp_path / "out")], ["--data", str(tmp_path / "data.csv")]
+    train = ["task", "train", "classify", *out]
+    commands = [
+        ["task", "predict", str(tmp_path / "none"), "text"],
+        ["task", "evaluate", str(tmp_path / "none"), *data],
+        [*train, "--data", str(tmp_path / "none.csv")],
+        [*train, *data, "--dev", str(tmp_path / "none.csv")],
+        [*train, *data, "--model", str(tmp_path / "none")],
+    ]
+    code = f"import sys; from elmo.cli.main import main; codes = [main(c) for c in {commands}]\n"
+    code += "print(codes, 'torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[2, 2, 2, 2, 2] False"
+    assert done.stderr.count("none") >= 5

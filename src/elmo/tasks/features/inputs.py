@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +50,6 @@ class CachedLayers:
         self.fingerprint = checkpoint.fingerprint()
         self.n_layers, self.dim = checkpoint.config.n_layers + 1, checkpoint.config.output_dim
         self._checkpoint = checkpoint
-        self._elmo: ELMo | None = None
         self._device = device
         self._quiet = quiet
         self._cache = LayerCache(
@@ -69,7 +69,7 @@ class CachedLayers:
             unit_scale=True,
             disable=self._quiet or not missing,
         ) as bar:
-            self._cache.add(missing, self._model, bar.update)
+            self._cache.add(missing, lambda: self._elmo, bar.update)
         self._places.update((tuple(words), self._cache.place(words)) for words in sentences)
         if repeatedly and self._device.type == "cuda":
             self._keep_on_device(sorted(set(self._places.values())))
@@ -99,10 +99,9 @@ class CachedLayers:
                 self._resident_rows[start] = done
                 done += words
 
-    def _model(self) -> ELMo:
-        if self._elmo is None:
-            self._elmo = ELMo(self._checkpoint, device=self._device)
-        return self._elmo
+    @cached_property
+    def _elmo(self) -> ELMo:
+        return ELMo(self._checkpoint, device=self._device)
 
 
 class DirectLayers:
