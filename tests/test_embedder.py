@@ -61,6 +61,7 @@ both_models = pytest.mark.parametrize("name", ["even", "odd"])
 # --- what a vector may not depend on --------------------------------------------------------------
 
 
+@pytest.mark.filterwarnings("ignore:the text looks raw")
 @every_model
 @settings(max_examples=15)
 @given(
@@ -100,6 +101,7 @@ def test_many_neighbors_do_not_change_vectors(elmos, name):
     assert_same(name, found[:20], one_by_one(elmos[name], crowd[:20]))
 
 
+@pytest.mark.filterwarnings("ignore:the text looks raw")
 @both_models
 @settings(max_examples=15)
 @given(calls=st.lists(batches(max_size=3), max_size=4))

@@ -5,10 +5,24 @@ from __future__ import annotations
 import dataclasses
 import logging
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self, cast, get_args, overload
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Literal,
+    NoReturn,
+    Self,
+    TypedDict,
+    TypeVar,
+    Unpack,
+    cast,
+    get_args,
+    overload,
+)
 
 import numpy as np
 import numpy.typing as npt
@@ -26,7 +40,7 @@ from elmo.embed.pipeline import (
     mix_layers,
     select_layers,
 )
-from elmo.errors import ConfigError, InputError
+from elmo.errors import ConfigError, ElmoError, ElmoWarning, InputError
 from elmo.model.bilm import BiLM, Checkpoint, State
 from elmo.runtime.devices import find_device
 from elmo.settings import (
@@ -36,9 +50,11 @@ from elmo.settings import (
     OutputDtype,
     Precision,
     StatePolicy,
-    TokenizerName,
+    TokenizerChoice,
+    precision_of,
 )
 from elmo.text.files import Tokenizer, get_tokenizer
+from elmo.text.mismatch import MOST_LINES, Expected, describe_mismatch
 from elmo.text.sentences import (
     Words,
     checked_sentences,
@@ -56,8 +72,39 @@ Dtype = OutputDtype | type[np.float32] | type[np.float16] | np.dtype[Any] | torc
 OutputValue = Literal["sentence_embedding", "token_embeddings"]
 Text = str | Iterable[str]
 """A raw text, or its words."""
+T = TypeVar("T")
+
+_WATCHED_CALLS = 10
+"""Calls whose texts are looked at: a few are enough to see what a program passes."""
+_LAYER_NAMES = ("forward", "batch_to_ids", "get_output_dim", "parameters", "train", "state_dict")
+"""What an `ElmoLayer` has, and users look for here."""
 
 logger = logging.getLogger(__name__)
+
+
+class Reading(TypedDict, total=False):
+    """How sentences are read; see `ELMo.encode_tokens`."""
+
+    layers: Layers
+    state: StatePolicy
+    batch_size: int | None
+    batch_tokens: int | None
+    show_progress_bar: bool | None
+    dtype: Dtype
+
+
+class TextReading(TypedDict, total=False):
+    """How texts are read; see `ELMo.encode`."""
+
+    prompt: str | None
+    batch_size: int | None
+    show_progress_bar: bool | None
+    device: str | torch.device | None
+    normalize_embeddings: bool
+    truncate_dim: int | None
+    layers: Layers
+    state: StatePolicy
+    batch_tokens: int | None
 
 
 class ELMo:
@@ -79,11 +126,13 @@ class ELMo:
             with AVX2 alone errors are a little smaller). `elmo bench MODEL` measures any
             model. On a GPU: `fp32` without TF32, `bf16` or `fp16`; not `int8`.
         device: Where to compute; if None, a GPU if there is one.
-        tokenizer: How `encode` splits raw texts into words.
+        tokenizer: How `encode` splits raw texts into words; if None, as the model's own text was
+            split (`config.tokenizer`), at white space where that is not known.
         word_cache_mb: Memory for the context-free vectors of words seen before; unless told, 64 on
             a CPU and 512 on a GPU, in its own memory.
         token_file: Precomputed context-free vectors, as `elmo cache` writes them.
-        fingerprint: That of the model, where it is known; else computed when it is first needed.
+        name: What the model is called; its card says what text it expects.
+        with_fingerprint: Whether to compute the fingerprint at once, which is faster than later.
 
     Example:
         >>> from elmo import ELMo, ElmoConfig, random_bilm
@@ -98,14 +147,22 @@ class ELMo:
         *,
         precision: Precision = "fp32",
         device: str | torch.device | None = None,
-        tokenizer: TokenizerName | Tokenizer = "whitespace",
+        tokenizer: TokenizerChoice | Tokenizer | None = None,
         word_cache_mb: float | None = None,
         token_file: TokenFile | None = None,
-        fingerprint: str | None = None,
+        name: str | None = None,
+        with_fingerprint: bool = False,
     ) -> None:
+        if not isinstance(model, Checkpoint | BiLM):
+            raise ConfigError(
+                f"model is {model!r}, expected a Checkpoint or a BiLM; ELMo.from_pretrained loads "
+                "one by its name, folder or file"
+            )
         checkpoint = model.to_checkpoint() if isinstance(model, BiLM) else model
         self.config: ElmoConfig = checkpoint.config
-        self.tokenizer: Tokenizer = get_tokenizer(tokenizer)
+        self.name = name
+        self._chosen_tokenizer = tokenizer
+        self._tokenizer = None if tokenizer is None else self._open_tokenizer()
         self.precision: Precision = precision
         if word_cache_mb is not None and word_cache_mb < 0:
             raise ConfigError(f"word_cache_mb is {word_cache_mb}, expected 0 or more")
@@ -113,9 +170,12 @@ class ELMo:
         self._token_file = token_file
         self._softmax = checkpoint.softmax
         self._lookup = checkpoint.lookup
+        self._vocabulary = checkpoint.vocabulary
+        self._n_parameters = checkpoint.n_parameters
+        self._calls_to_watch = _WATCHED_CALLS
         # Rounded weights cannot be restored, so their fingerprint is computed now.
-        later = precision == "fp32" and self._lookup is None
-        self._fingerprint = fingerprint or (None if later else checkpoint.fingerprint())
+        now = with_fingerprint or precision != "fp32" or self._lookup is not None
+        self._fingerprint = checkpoint.fingerprint() if now else None
         warm_state, bilm = checkpoint.warm_state, BiLM.from_checkpoint(checkpoint)
         del checkpoint, model  # so that weights can be freed one by one while they are packed
         backend = choose(bilm, device, precision)
@@ -133,14 +193,15 @@ class ELMo:
         *,
         options: str | Path | None = None,
         weights: str | Path | None = None,
-        precision: Precision = "fp32",
+        precision: Precision | None = None,
+        dtype: str | torch.dtype | None = None,
         device: str | torch.device | None = None,
-        tokenizer: TokenizerName | Tokenizer = "whitespace",
+        tokenizer: TokenizerChoice | Tokenizer | None = None,
         word_cache_mb: float | None = None,
         token_file: TokenFile | str | Path | None = None,
         revision: str | None = None,
         cache_dir: str | Path | None = None,
-        token: str | None = None,
+        token: bool | str | None = None,
         local_files_only: bool = False,
         force_download: bool = False,
     ) -> Self:
@@ -152,7 +213,9 @@ class ELMo:
                 None. Published models are downloaded when first used.
             options: Instead of a name, an `options.json`, together with `weights`.
             weights: Instead of a name, a `weights.hdf5`, together with `options`.
-            precision: See `ELMo`.
+            precision: See `ELMo`; `fp32` if None.
+            dtype: Instead of `precision`, as in transformers: `float32`, `float16` or `bfloat16`,
+                by name or as a type of PyTorch.
             device: See `ELMo`.
             tokenizer: See `ELMo`.
             word_cache_mb: See `ELMo`.
@@ -163,7 +226,7 @@ class ELMo:
             local_files_only: Never ask the network.
             force_download: Download even what is there already.
         """
-        from elmo.hub.names import HubOptions, open_model
+        from elmo.hub.names import HubOptions, default_model, open_model
         from elmo.weights.token_file import TokenFile
 
         hub = HubOptions(
@@ -177,11 +240,12 @@ class ELMo:
             token_file = TokenFile(token_file)
         return cls(
             open_model(name_or_path, options, weights, hub, lookups=True),
-            precision=precision,
+            precision=precision_of(precision, dtype),
             device=device,
             tokenizer=tokenizer,
             word_cache_mb=word_cache_mb,
             token_file=token_file,
+            name=str(weights or name_or_path or default_model()),
         )
 
     def save_pretrained(self, folder: str | Path, format: str = "elmo") -> None:
@@ -222,9 +286,10 @@ class ELMo:
             "model": self.to_checkpoint(),
             "precision": self.precision,
             "device": str(self.device),
-            "tokenizer": self.tokenizer,
+            "tokenizer": self._chosen_tokenizer,
             "word_cache_mb": self._word_cache_mb,
             "token_file": self._token_file,
+            "name": self.name,
         }
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -232,6 +297,34 @@ class ELMo:
         self.__init__(model, **state)  # type: ignore[misc]
 
     # --- what it is -------------------------------------------------------------------------------
+
+    def __repr__(self) -> str:
+        tokenizer = "unknown" if self._tokenizer is None else self._tokenizer.name
+        return (
+            f"ELMo(model={self.name!r}, parameters={self._n_parameters:,}, layers={self.n_layers}, "
+            f"dim={self.dim}, tokenizer={self.config.tokenizer or tokenizer!r}, "
+            f"device='{self.device}', precision={self.precision!r})"
+        )
+
+    if not TYPE_CHECKING:  # a type checker should go on telling misspelled names
+
+        def __getattr__(self, name: str) -> NoReturn:
+            if name in _LAYER_NAMES:
+                raise AttributeError(
+                    f"ELMo has no {name!r}: it computes vectors of words and texts, without "
+                    "gradients; the layer for task models is elmo.ElmoLayer"
+                )
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        """What splits raw texts into sentences and words."""
+        if self._tokenizer is None:
+            self._tokenizer = self._open_tokenizer()
+        return self._tokenizer
+
+    def _open_tokenizer(self) -> Tokenizer:
+        return get_tokenizer(self._chosen_tokenizer or "model", self.config.tokenizer)
 
     @property
     def dim(self) -> int:
@@ -252,6 +345,18 @@ class ELMo:
     def max_seq_length(self) -> int | None:
         """The longest sentence that can be read: there is no limit."""
         return None
+
+    @max_seq_length.setter
+    def max_seq_length(self, length: int | None) -> None:
+        if length is not None:
+            raise ConfigError(
+                f"max_seq_length is {length!r}, expected None: sentences of any length are read; "
+                "cut longer texts yourself"
+            )
+
+    def get_max_seq_length(self) -> int | None:
+        """Return `max_seq_length`."""
+        return self.max_seq_length
 
     @property
     def n_cut_words(self) -> int:
@@ -316,13 +421,8 @@ class ELMo:
         self,
         sentences: Iterable[Iterable[str]],
         *,
-        layers: Layers = ...,
-        state: StatePolicy = ...,
-        batch_size: int | None = ...,
-        batch_tokens: int | None = ...,
-        show_progress_bar: bool | None = ...,
         convert_to_tensor: Literal[False] = ...,
-        dtype: Dtype = ...,
+        **reading: Unpack[Reading],
     ) -> list[Array]: ...
 
     @overload
@@ -330,13 +430,8 @@ class ELMo:
         self,
         sentences: Iterable[Iterable[str]],
         *,
-        layers: Layers = ...,
-        state: StatePolicy = ...,
-        batch_size: int | None = ...,
-        batch_tokens: int | None = ...,
-        show_progress_bar: bool | None = ...,
         convert_to_tensor: Literal[True],
-        dtype: Dtype = ...,
+        **reading: Unpack[Reading],
     ) -> list[Tensor]: ...
 
     @overload
@@ -344,13 +439,8 @@ class ELMo:
         self,
         sentences: Iterable[Iterable[str]],
         *,
-        layers: Layers = ...,
-        state: StatePolicy = ...,
-        batch_size: int | None = ...,
-        batch_tokens: int | None = ...,
-        show_progress_bar: bool | None = ...,
         convert_to_tensor: bool,
-        dtype: Dtype = ...,
+        **reading: Unpack[Reading],
     ) -> list[Array] | list[Tensor]: ...
 
     def encode_tokens(
@@ -389,8 +479,31 @@ class ELMo:
             For each sentence, in the order given, shape `(n_layers, n, dim)` for `all`, else
             `(n, dim)`. An empty sentence has n = 0.
         """
-        chosen = _dtype_name(dtype)
         given = listed_sentences(sentences, self._pipeline.checks_words(state))
+        self._watch_call(given, "whitespace")
+        return self._vectors_of(
+            given,
+            layers,
+            state,
+            batch_size,
+            batch_tokens,
+            show_progress_bar,
+            convert_to_tensor,
+            _dtype_name(dtype),
+        )
+
+    def _vectors_of(
+        self,
+        given: list[Words],
+        layers: Layers,
+        state: StatePolicy,
+        batch_size: int | None,
+        batch_tokens: int | None,
+        show_progress_bar: bool | None,
+        convert_to_tensor: bool,
+        chosen: OutputDtype,
+    ) -> list[Any]:
+        """Compute vectors; see `encode_tokens`."""
         selection = select_layers(layers, self.config)
         results: list[Any] = [None] * len(given)
         with collector_paused(), _progress_bar(show_progress_bar, sum(map(len, given))) as bar:
@@ -416,8 +529,9 @@ class ELMo:
 
         The arguments are those of `encode_tokens`; `sentences` may never end.
         """
+        words = watched(checked_sentences(sentences), self._watch_call)
         for _, vectors in self.stream_windows(
-            checked_sentences(sentences),
+            words,
             layers=layers,
             state=state,
             batch_size=batch_size,
@@ -458,35 +572,97 @@ class ELMo:
         """Cut a stream of sentences into lists that are worth embedding in one call."""
         return self._pipeline.windows(sentences)
 
+    @overload
     def encode(
         self,
-        inputs: Any,
+        inputs: str | Iterable[Text],
+        *,
+        output_value: Literal["sentence_embedding"] = ...,
+        convert_to_numpy: Literal[True] = ...,
+        convert_to_tensor: Literal[False] = ...,
+        **reading: Unpack[TextReading],
+    ) -> Array: ...
+
+    @overload
+    def encode(
+        self,
+        inputs: str | Iterable[Text],
+        *,
+        output_value: Literal["sentence_embedding"] = ...,
+        convert_to_tensor: Literal[True],
+        **reading: Unpack[TextReading],
+    ) -> Tensor: ...
+
+    @overload
+    def encode(
+        self,
+        inputs: str,
+        *,
+        output_value: Literal["token_embeddings"],
+        convert_to_numpy: Literal[True] = ...,
+        convert_to_tensor: Literal[False] = ...,
+        **reading: Unpack[TextReading],
+    ) -> Array: ...
+
+    @overload
+    def encode(
+        self,
+        inputs: list[str] | list[list[str]],
+        *,
+        output_value: Literal["token_embeddings"],
+        convert_to_numpy: Literal[True] = ...,
+        convert_to_tensor: Literal[False] = ...,
+        **reading: Unpack[TextReading],
+    ) -> list[Array]: ...
+
+    @overload
+    def encode(self, inputs: Any = ..., *arguments: Any, **settings: Any) -> Any: ...
+
+    def encode(
+        self,
+        inputs: Any = None,
+        prompt_name: str | None = None,
+        prompt: str | None = None,
         batch_size: int | None = None,
         show_progress_bar: bool | None = None,
-        output_value: OutputValue = "sentence_embedding",
+        output_value: OutputValue | None = "sentence_embedding",
+        precision: str = "float32",
         convert_to_numpy: bool = True,
         convert_to_tensor: bool = False,
         device: str | torch.device | None = None,
         normalize_embeddings: bool = False,
+        truncate_dim: int | None = None,
+        pool: None = None,
+        chunk_size: None = None,
         *,
+        sentences: Any = None,
         layers: Layers = "mix",
         state: StatePolicy = "zero",
         batch_tokens: int | None = None,
     ) -> Any:
         """Compute one vector for each text: the mean over its words.
 
-        Arguments and results are those of sentence-transformers.
+        Arguments and results are those of `SentenceTransformer.encode`; those that an ELMo cannot
+        follow are refused with the reason.
 
         Args:
             inputs: A text, or many; each is a string, which the tokenizer splits into sentences
                 and words, or a list of words.
+            prompt_name: Not possible: there are no prompts with names.
+            prompt: A text to be put before each raw text.
             batch_size: Sentences in a batch at most; it does not change results.
             show_progress_bar: Whether to show progress; by default when logging is at level INFO.
-            output_value: `token_embeddings` for the vectors of all words instead of their mean.
+            output_value: `token_embeddings` for the vectors of all words instead of their mean;
+                None for a dictionary with both, as tensors.
+            precision: Of the results: `float32`. That of the model is chosen when it is loaded.
             convert_to_numpy: Whether to return arrays; otherwise a list of tensors.
             convert_to_tensor: Whether to return tensors, whatever `convert_to_numpy` says.
             device: Move the model there first.
             normalize_embeddings: Whether to scale vectors to length 1.
+            truncate_dim: How many values of each mean to keep; all if None.
+            pool: Not possible: one process computes.
+            chunk_size: Not possible: of `pool`.
+            sentences: Another name of `inputs`, as it was in sentence-transformers.
             layers: Which vectors of a word; see `encode_tokens`, `all` is not possible here.
             state: See `encode_tokens`.
             batch_tokens: See `encode_tokens`.
@@ -495,39 +671,112 @@ class ELMo:
             Float32 of shape `(dim,)` for one text, `(texts, dim)` for many; with
             `token_embeddings`, `(n, dim)` or a list of them. A text without words gives zeros.
         """
+        _refuse_foreign(prompt_name, precision, device, pool, chunk_size)
         if layers == "all":
             raise ConfigError("encode gives one vector a word: layers='all' is for encode_tokens")
-        if output_value not in get_args(OutputValue):
+        if output_value is not None and output_value not in get_args(OutputValue):
             raise ConfigError(f"output_value is {output_value!r}, expected {get_args(OutputValue)}")
         if device is not None:
             self.to(device)
-        single = isinstance(inputs, str)
-        texts = list(tokenized_texts([inputs] if single else inputs, self.tokenizer))
-        words = iter(
-            self.encode_tokens(
+        given = inputs if sentences is None else sentences
+        single = isinstance(given, str)
+        texts = self._split_texts([given] if single else given, prompt)
+        vectors = iter(
+            self._vectors_of(
                 [sentence for text in texts for sentence in text],
-                layers=layers,
-                state=state,
-                batch_size=batch_size,
-                batch_tokens=batch_tokens,
-                show_progress_bar=show_progress_bar,
-                convert_to_tensor=True,
+                layers,
+                state,
+                batch_size,
+                batch_tokens,
+                show_progress_bar,
+                True,
+                "float32",
             )
         )
-        vectors = [torch.cat([next(words) for _ in text]) for text in texts]
-        if output_value == "sentence_embedding":
-            vectors = [_mean(vector) for vector in vectors]
-        if normalize_embeddings:
-            vectors = [F.normalize(vector, dim=-1) for vector in vectors]
+        results = [
+            _as_asked(torch.cat([next(vectors) for _ in text]), normalize_embeddings, truncate_dim)
+            for text in texts
+        ]
+        if output_value is None:
+            return results[0] if single else results
+        tensors = [result[output_value] for result in results]
         together = output_value == "sentence_embedding" and not single
         if convert_to_tensor and together:
-            return torch.stack(vectors) if vectors else torch.empty(0, self.dim)
+            return torch.stack(tensors) if tensors else torch.empty(0, truncate_dim or self.dim)
         if convert_to_numpy and not convert_to_tensor:
-            arrays = [vector.cpu().numpy() for vector in vectors]
+            arrays = [tensor.cpu().numpy() for tensor in tensors]
             if together:
-                return np.array(arrays).reshape(len(arrays), self.dim)
+                return np.array(arrays).reshape(len(arrays), truncate_dim or self.dim)
             return arrays[0] if single else arrays
-        return vectors[0] if single else vectors
+        return tensors[0] if single else tensors
+
+    encode_query = encode_document = encode
+
+    def _split_texts(self, inputs: Iterable[Any], prompt: str | None) -> list[list[Words]]:
+        """Split texts, with a prompt before them, into sentences of words."""
+        if not isinstance(inputs, list | tuple):
+            with suppress(TypeError):  # what is no list is named below
+                inputs = list(inputs)
+        if not isinstance(inputs, list | tuple):
+            return list(tokenized_texts(inputs, self.tokenizer))
+        raw = [text for text in islice(inputs, MOST_LINES) if isinstance(text, str)]
+        if raw:
+            self._watch_call(raw, self.tokenizer.name)
+        if prompt is not None:
+            inputs = [prompt + text if isinstance(text, str) else text for text in inputs]
+        return list(tokenized_texts(inputs, self.tokenizer))
+
+    # --- what texts look like ---------------------------------------------------------------------
+
+    def _watch_call(self, texts: Sequence[str | Words], tokenizer: str = "whitespace") -> None:
+        """Look at the texts of the first calls; see `warn_of_texts`."""
+        if self._calls_to_watch > 0 and len(texts):
+            self._calls_to_watch -= 1
+            option = "ELMo.from_pretrained(..., tokenizer={!r})"
+            some = texts[:MOST_LINES]
+            if not isinstance(texts[0], str):
+                option += ".encode(texts)"
+                some = [words for words in some if len(words) > 1]  # single words are meant
+            self.warn_of_texts(some, tokenizer, option)
+
+    def warn_of_texts(
+        self, texts: Sequence[str | Words], tokenizer: str, option: str = "--tokenizer {}"
+    ) -> None:
+        """Warn, once, of texts that do not look like what the model expects.
+
+        Args:
+            texts: Lines of a file, raw texts, or lists of words: the beginning is enough.
+            tokenizer: Name of the tokenizer that splits them.
+            option: How a tokenizer is chosen, for the message.
+        """
+        if self._calls_to_watch < 0:
+            return
+        in_python = "{!r}" in option
+        raw = (self.config.tokenizer if in_python else None) or "model"
+        split = None if tokenizer == "whitespace" else self.tokenizer.sentences
+        note = describe_mismatch(
+            texts, tokenizer, self._expected_text(), split=split, option=option, raw=raw
+        )
+        if note is not None:
+            self._calls_to_watch = -1
+            warnings.warn(note, ElmoWarning, stacklevel=4)
+
+    def _expected_text(self) -> Expected:
+        """Return what is known of the text that the model was trained on."""
+        from elmo.hub.names import find_card
+
+        try:
+            card = None if self.name is None else find_card(self.name)
+        except ElmoError:  # no reason not to embed
+            card = None
+        return Expected(
+            language=None if card is None else card.language,
+            tokenizer=self.config.tokenizer,
+            unknown_rate=None if card is None else card.unknown_rate,
+            vocabulary=self._vocabulary,
+        )
+
+    # --- other outputs ----------------------------------------------------------------------------
 
     def outputs(
         self,
@@ -570,15 +819,18 @@ class ELMo:
         array: Array = self._pipeline.words.lookup(list(places))[rows].cpu().numpy()
         return array
 
-    def similarity(self, a: Array | Tensor, b: Array | Tensor) -> Tensor:
-        """Return the cosine of every row of `a (n, dim)` with every row of `b (m, dim)`: `(n, m)`.
+    def similarity(self, embeddings1: Any, embeddings2: Any) -> Tensor:
+        """Return the cosine of every row of one `(n, dim)` with every row of the other: `(n, m)`.
 
-        A single vector `(dim,)` counts as one row.
+        Args:
+            embeddings1: Rows as an array, a tensor or a list of them; one vector is one row.
+            embeddings2: Likewise.
         """
-        left, right = (
-            F.normalize(torch.as_tensor(rows).reshape(-1, self.dim), dim=-1) for rows in (a, b)
-        )
-        return left @ right.T
+        return _unit_rows(embeddings1) @ _unit_rows(embeddings2).T
+
+    def similarity_pairwise(self, embeddings1: Any, embeddings2: Any) -> Tensor:
+        """Return the cosine of each row of one with the same row of the other: `(n,)`."""
+        return (_unit_rows(embeddings1) * _unit_rows(embeddings2)).sum(dim=-1)
 
 
 def load_model(choice: ModelChoice, settings: EmbedSettings | None = None) -> ELMo:
@@ -587,27 +839,38 @@ def load_model(choice: ModelChoice, settings: EmbedSettings | None = None) -> EL
     Args:
         choice: Which model.
         settings: Of `elmo embed`, which may name a token file, and needs the fingerprint: it is
-            computed here, before the weights are laid out for a kernel.
+            computed before the weights are laid out for a kernel.
     """
-    from elmo.hub.names import open_model
+    from elmo.hub.names import default_model, open_model
     from elmo.text.vocabulary import Vocabulary
     from elmo.weights.token_file import TokenFile
 
-    checkpoint = open_model(choice.model, choice.options, choice.weights, lookups=True)
-    fingerprint = file = words = None
-    if settings is not None:
-        fingerprint = checkpoint.fingerprint()
+    file = words = None
     if settings is not None and settings.token_file is not None:
         if settings.token_vocabulary is not None:
             words = Vocabulary.read(settings.token_vocabulary)
         file = TokenFile(settings.token_file, words)
     return ELMo(
-        checkpoint,
+        open_model(choice.model, choice.options, choice.weights, lookups=True),
         precision=choice.precision,
         device=choice.device,
         token_file=file,
-        fingerprint=fingerprint,
+        name=str(choice.weights or choice.model or default_model()),
+        with_fingerprint=settings is not None,
     )
+
+
+def watched(texts: Iterable[T], look: Callable[[list[T]], None]) -> Iterator[T]:
+    """Yield texts as they are; the first thousand are looked at once all of them have come."""
+    iterator, seen = iter(texts), []
+    for text in islice(iterator, MOST_LINES):
+        seen.append(text)
+        if len(seen) == MOST_LINES:
+            look(seen)
+        yield text
+    if 0 < len(seen) < MOST_LINES:
+        look(seen)
+    yield from iterator
 
 
 def _dtype_name(dtype: Dtype) -> OutputDtype:
@@ -619,9 +882,42 @@ def _dtype_name(dtype: Dtype) -> OutputDtype:
     raise ConfigError(f"dtype is {dtype!r}, expected one of {get_args(OutputDtype)}")
 
 
-def _mean(vectors: Tensor) -> Tensor:
-    """Average over words `(n, dim)`; zeros, not NaN, where there are none."""
-    return vectors.sum(dim=0) / max(1, len(vectors))
+def _refuse_foreign(
+    prompt_name: object, precision: object, device: object, pool: object, chunk_size: object
+) -> None:
+    """Refuse arguments of `SentenceTransformer.encode` that an ELMo cannot follow."""
+    for name, value, possible, reason in (
+        ("prompt_name", prompt_name, None, "an ELMo has no prompts with names; give prompt"),
+        (
+            "precision",
+            precision,
+            "float32",
+            "quantize_embeddings of sentence_transformers.util rounds results; "
+            "ELMo.from_pretrained(precision='bf16') chooses the numbers of the model",
+        ),
+        ("pool", pool, None, "one process computes, with all cores or a GPU"),
+        ("chunk_size", chunk_size, None, "it belongs to pool"),
+    ):
+        if value != possible:
+            raise ConfigError(f"{name} is {value!r}, expected {possible!r}: {reason}")
+    if isinstance(device, list | tuple):
+        raise ConfigError(f"device is {device!r}, expected one device: one process computes")
+
+
+def _as_asked(vectors: Tensor, normalize: bool, truncate_dim: int | None) -> dict[str, Tensor]:
+    """Return the vectors `(n, dim)` of a text's words, and their mean; zeros without words."""
+    mean = (vectors.sum(dim=0) / max(1, len(vectors)))[:truncate_dim]
+    if normalize:
+        mean, vectors = F.normalize(mean, dim=-1), F.normalize(vectors, dim=-1)
+    return {"sentence_embedding": mean, "token_embeddings": vectors}
+
+
+def _unit_rows(embeddings: Any) -> Tensor:
+    """Return vectors as rows of length 1, `(n, dim)`."""
+    if isinstance(embeddings, list | tuple):
+        embeddings = torch.stack([torch.as_tensor(vector) for vector in embeddings])
+    rows = torch.as_tensor(embeddings)
+    return F.normalize(rows.reshape(-1, rows.shape[-1]), dim=-1)
 
 
 def _shortened(sentences: list[Words], lengths: Sequence[int]) -> list[Words]:

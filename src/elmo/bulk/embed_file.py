@@ -5,8 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from pathlib import Path
+from typing import get_args
 
 import torch
 from tqdm import tqdm
@@ -22,10 +24,10 @@ from elmo.bulk.writer import (
     require_made_of,
 )
 from elmo.embed.pipeline import carry_rows
-from elmo.embedder import ELMo
-from elmo.errors import OutputError
+from elmo.embedder import ELMo, watched
+from elmo.errors import ConfigError, OutputError
 from elmo.model.bilm import State
-from elmo.settings import EmbedSettings
+from elmo.settings import EmbedSettings, TokenizerName
 from elmo.text.files import TextFile, get_tokenizer, read_sentences
 from elmo.text.sentences import Words
 
@@ -76,9 +78,11 @@ def embed_file(
     started, cut_before, n_words = time.monotonic(), model.n_cut_words, 0
     info = vector_info(model, settings)
     check_paths(source, output, settings)
+    tokenizer = get_tokenizer(info.tokenizer)
     format = format_of(output, settings.format)
     with TextFile(source, settings.encoding) as file:
-        sentences = read_sentences(file, get_tokenizer(settings.tokenizer))
+        lines = watched(file, partial(model.warn_of_texts, tokenizer=info.tokenizer))
+        sentences = read_sentences(lines, tokenizer)
         if settings.resume and is_complete(output):
             require_made_of(Path(output), format, info, sentences)
             return None
@@ -131,6 +135,12 @@ def embed_file(
 
 def vector_info(model: ELMo, settings: EmbedSettings) -> VectorInfo:
     """Return the facts of the file that a run will write."""
+    tokenizer = model.config.tokenizer if settings.tokenizer == "model" else settings.tokenizer
+    if tokenizer is None:
+        raise ConfigError(
+            "--tokenizer is 'model', but the model does not say how its text was split: give "
+            f"--tokenizer {'|'.join(get_args(TokenizerName))}"
+        )
     return VectorInfo(
         model_sha256=model.fingerprint,
         layers=str(settings.layers),
@@ -138,7 +148,7 @@ def vector_info(model: ELMo, settings: EmbedSettings) -> VectorInfo:
         dtype=settings.dtype,
         dim=model.dim,
         n_layers=model.n_layers if settings.layers == "all" else 0,
-        tokenizer=settings.tokenizer,
+        tokenizer=tokenizer,
         precision=model.precision,
         batch_size=carry_rows(settings.batch_size) if settings.state == "carry" else 0,
         elmo_version=__version__,

@@ -86,7 +86,8 @@ FORMATS: dict[OutputFormat, Format] = {
 def check_paths(source: Path | str, output: Path | str, settings: EmbedSettings) -> None:
     """Refuse an input that cannot be read or an output that may not be written; change nothing."""
     require_text(source, settings.encoding)
-    get_tokenizer(settings.tokenizer)
+    if settings.tokenizer != "model":
+        get_tokenizer(settings.tokenizer)
     for path in (source, settings.token_file, settings.token_vocabulary):
         if path is not None:
             refuse_to_replace(path, output)

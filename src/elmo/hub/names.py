@@ -58,7 +58,7 @@ class HubOptions:
 
     revision: str | None = None
     cache_dir: str | Path | None = None
-    token: str | None = None
+    token: bool | str | None = None
     local_files_only: bool = False
     force_download: bool = False
 
