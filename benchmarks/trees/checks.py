@@ -225,9 +225,16 @@ def language_model(model: str, place: Place) -> Found:
         for state in STATES:
             found = scorer.score(text, state=state, unit="bits" if state == "warm" else "nats")
             yield f"{precision} {state} scores", found
-            yield f"{precision} {state} perplexity", scorer.perplexity(text, state=state)
-        yield f"{precision} known", scorer.perplexity(text, count_unknown=False, batch_size=2)
+            yield f"{precision} {state} perplexity", _figures(scorer.perplexity(text, state=state))
+        known = scorer.perplexity(text, count_unknown=False, batch_size=2)
+        yield f"{precision} known", _figures(known)
         yield f"{precision} substitutes", scorer.substitutes(text[1], 1)
+
+
+def _figures(found: Any) -> dict[str, Any]:
+    """Return what a perplexity of any tree holds."""
+    names = ("forward", "backward", "n_words", "n_unknown", "n_predictions")
+    return {name: getattr(found, name) for name in names}
 
 
 # --- all of them ----------------------------------------------------------------------------------

@@ -100,9 +100,10 @@ def analysis(name: str, place: Place) -> Found:
         yield "all", as_json("analyze", "contextuality", *corpus, *few, leave_out=["corpus"])
     elif name == "senses":
         out = ["--out", str(place.work / "senses"), "--json", "--projection", "pca"]
-        # scikit-learn's clusters and projections: another sign, another last digit.
-        other = ["corpus", "points", "silhouette"]
-        yield "all", as_json("analyze", "senses", "the", *corpus, *out, leave_out=other)
+        found = as_json("analyze", "senses", "the", *corpus, *out)
+        # Clusters and projections are those of scikit-learn now.
+        places = [(entry["words"], entry["position"]) for entry in found["occurrences"]]
+        yield "occurrences", {"n_occurrences": found["n_occurrences"], "sample": places}
     else:
         pairs, few = files / "pairs.txt", ["--resamples", "50", "--json"]
         yield "isolated", as_json("analyze", "correlation", pairs, *few, "--quiet")
@@ -120,7 +121,9 @@ def language_model(place: Place) -> Found:
         yield f"score {state}", [json.loads(line) for line in scores]
     for model in ("characters", "words", "codepoints"):
         asked = ["perplexity", place.name_of(model), str(place.inputs / "data")]
-        yield f"perplexity {model}", as_json(*asked, "--json", "--quiet", leave_out=["mean"])
+        found = as_json(*asked, "--json", "--quiet")
+        names = ("forward", "backward", "n_predictions", "unknown_rate")
+        yield f"perplexity {model}", {name: found[name] for name in names}
     sentence = "The [bank] of the [river] ."
     yield "substitutes", as_json("substitutes", "small-en", sentence, "--json")
 

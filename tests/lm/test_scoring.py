@@ -326,3 +326,10 @@ def test_sentences_of_words_that_were_not_split_are_reported_in_python():
     scorer = LanguageModelScorer.from_pretrained("small-en", device="cpu")
     with pytest.warns(ElmoWarning, match=r"looks raw .* get_tokenizer\('english'\)"):
         scorer.score([["Isn't", "this", "strange?", "He", "said", "so,", "didn't", "he?"]] * 3)
+
+
+def test_a_damaged_card_does_not_keep_a_model_from_scoring(small, tmp_path):
+    save_checkpoint(open_model(small[2]), tmp_path / "model", "elmo")
+    (tmp_path / "model" / "card.json").write_text('{"licence": "?"}')
+    found = LanguageModelScorer.from_pretrained(tmp_path / "model", device="cpu")
+    assert found.score([["the"]])[0].end == small[1].score([["the"]])[0].end
