@@ -62,8 +62,8 @@ class SrlBatch:
 class SrlPrediction:
     """Predicates of one sentence and their arguments."""
 
-    frames: tuple[tuple[int, tuple[str, ...]], ...]
-    """Predicates and their tags; exactly one if the predicate was given."""
+    tags: dict[int, list[str]]
+    """Tags by predicate; of the given predicate alone if there is one."""
     found: tuple[int, ...]
     """The words classified as predicates."""
 
@@ -121,13 +121,10 @@ class RoleLabeler(Head[SrlBatch, SrlPrediction]):
             for predicate in (found[number] if given is None else [given])
         ]
         paths = self._decode(words, batch.layout, asked) if asked else []
-        frames: list[list[tuple[int, tuple[str, ...]]]] = [[] for _ in batch.wanted]
+        predictions = [SrlPrediction({}, words_found) for words_found in found]
         for (number, predicate), path in zip(asked, paths, strict=True):
-            frames[number].append((predicate, tuple(self.tags[tag] for tag in path)))
-        return [
-            SrlPrediction(tuple(own), words_found)
-            for own, words_found in zip(frames, found, strict=True)
-        ]
+            predictions[number].tags[predicate] = [self.tags[tag] for tag in path]
+        return predictions
 
     def _decode(
         self, words: WordVectors, layout: Layout, asked: Sequence[tuple[int, int]]
@@ -196,7 +193,7 @@ class Srl(Task[Frame, SrlBatch, SrlPrediction]):
     ) -> dict[str, float]:
         """Return F1 of arguments for the gold predicates, and F1 of finding predicates."""
         gold = [example.tags or [] for example in examples]
-        score = role_score(gold, [prediction.frames[0][1] for prediction in predictions])
+        score = role_score(gold, [next(iter(p.tags.values())) for p in predictions])
         predicates = _predicate_score(examples, predictions)
         return {**score.as_dict(), "predicate_f1": predicates.f1}
 
@@ -212,7 +209,7 @@ class Srl(Task[Frame, SrlBatch, SrlPrediction]):
     def render(self, example: Frame, prediction: SrlPrediction) -> dict[str, Any]:
         """Return the words, and for each predicate its arguments with their words."""
         frames = []
-        for predicate, tags in prediction.frames:
+        for predicate, tags in prediction.tags.items():
             arguments = [
                 {"role": role, **shown_span(example.words, a, b)}
                 for a, b, role in spans_of(tags)
@@ -223,7 +220,7 @@ class Srl(Task[Frame, SrlBatch, SrlPrediction]):
                     "predicate": predicate,
                     "word": example.words[predicate],
                     "arguments": arguments,
-                    "tags": list(tags),
+                    "tags": tags,
                 }
             )
         return {"words": example.words, "frames": frames}
