@@ -1,10 +1,19 @@
 """Encoders, pooling and dropout: padding changes nothing, every word sees all others."""
 
+import numpy as np
 import pytest
 import torch
 
 from elmo.tasks.heads.base import Layout
-from elmo.tasks.heads.encoders import AttentionPooling, BiLstm, HighwayLstm, SequenceDropout
+from elmo.tasks.heads.encoders import (
+    AttentionPooling,
+    BiLstm,
+    HighwayLstm,
+    SequenceDropout,
+    TrilinearScores,
+    attend,
+    masked_softmax,
+)
 
 
 @pytest.mark.parametrize(
@@ -47,3 +56,21 @@ def test_sequence_dropout_drops_the_same_values_of_all_words_and_no_more_than_it
     assert dropped.max().item() == pytest.approx(1 / (1 - share))
     assert dropped.mean().item() == pytest.approx(1, abs=0.1)
     assert not torch.equal(dropped[0], dropped[1])
+
+
+def test_attention_to_nothing_is_zero():
+    mask = torch.tensor([[True, False], [False, False]])
+    weights = masked_softmax(torch.zeros(2, 2), mask)
+    assert weights.tolist() == [[1, 0], [0, 0]]
+    assert attend(torch.zeros(2, 1, 2), mask, torch.ones(2, 2, 3))[1].abs().sum() == 0
+
+
+def test_trilinear_scores_are_a_weighted_sum_over_a_pair():
+    torch.manual_seed(0)
+    scorer = TrilinearScores(3)
+    first, second = torch.randn(2, 4, 3), torch.randn(2, 5, 3)
+    found = scorer(first, second)
+    weights = torch.cat([scorer.first.weight[0], scorer.second.weight[0], scorer.product])
+    for b, n, m in np.ndindex(2, 4, 5):
+        a, c = first[b, n], second[b, m]
+        torch.testing.assert_close(found[b, n, m], torch.cat([a, c, a * c]) @ weights)

@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from elmo.errors import ElmoWarning, InputError
-from elmo.tasks.heads.encoders import TrilinearScores, attend, masked_softmax
 from elmo.tasks.heads.labels import LabelBatch
 from elmo.tasks.heads.nli import Nli, cross_attention, pooled_pair
 from elmo.tasks.readers.examples import EntailmentPair
@@ -43,7 +42,7 @@ def test_it_learns_which_words_are_the_same():
 
 
 @given(st.lists(pairs, min_size=1, max_size=4), st.integers(1, 5), st.sampled_from([0, 3]))
-def test_neighbours_and_padding_change_no_score(examples, more, output_dim):
+def test_neighbors_and_padding_change_no_score(examples, more, output_dim):
     head = built(TASK, hidden_size=5, output_dim=output_dim).eval()
     batch = TASK.collate(examples)
     vectors = vectors_of(TASK, examples, output_dim)
@@ -87,24 +86,6 @@ def test_pooling_leaves_padding_out():
     mask = torch.tensor([[True, True, False], [False, False, False]])
     means_and_highest = [part.item() for part in pooled_pair(composed, mask)]
     assert means_and_highest == [-2.0, 0.0, -1.0, 0.0]
-
-
-def test_attention_to_nothing_is_zero():
-    mask = torch.tensor([[True, False], [False, False]])
-    weights = masked_softmax(torch.zeros(2, 2), mask)
-    assert weights.tolist() == [[1, 0], [0, 0]]
-    assert attend(torch.zeros(2, 1, 2), mask, torch.ones(2, 2, 3))[1].abs().sum() == 0
-
-
-def test_trilinear_scores_are_a_weighted_sum_over_a_pair():
-    torch.manual_seed(0)
-    scorer = TrilinearScores(3)
-    first, second = torch.randn(2, 4, 3), torch.randn(2, 5, 3)
-    found = scorer(first, second)
-    weights = torch.cat([scorer.first.weight[0], scorer.second.weight[0], scorer.product])
-    for b, n, m in np.ndindex(2, 4, 5):
-        a, c = first[b, n], second[b, m]
-        torch.testing.assert_close(found[b, n, m], torch.cat([a, c, a * c]) @ weights)
 
 
 def test_pairs_are_read_from_files_and_from_text(tmp_path):

@@ -62,9 +62,9 @@ def restore_progress(
         optimizer.load_state_dict(content["optimizer"])
         return TaskProgress(**content["progress"])
     except (RuntimeError, KeyError, TypeError, ValueError, EOFError, pickle.PickleError) as error:
+        reason = (str(error) or "it is cut short").splitlines()[0]
         raise WeightsError(
-            f"{path} is damaged or of another run: {str(error).splitlines()[0]}; start over with "
-            "--overwrite"
+            f"{path} is damaged or of another run: {reason}; start over with --overwrite"
         ) from None
 
 

@@ -9,12 +9,13 @@ from typing import Any
 
 from tqdm.auto import tqdm
 
-from elmo.embedder import ELMo
+from elmo.embedder import ELMo, expected_text
 from elmo.errors import InputError
-from elmo.lm.reading import expected_text, look_at
+from elmo.hub.names import default_model
+from elmo.lm.reading import look_at
 from elmo.runtime.devices import find_device
 from elmo.runtime.files import write_text
-from elmo.settings import ModelChoice, TokenizerName
+from elmo.settings import TokenizerName
 from elmo.tasks.features.inputs import CachedLayers, DirectLayers, InputStore, LayerSource
 from elmo.tasks.readers.files import tokenizer_of
 from elmo.tasks.run.folder import load_task
@@ -49,8 +50,8 @@ class TrainedTask:
         self._quiet = quiet
         self._expected: Expected | None = None
         if checkpoint is not None and not self.task.takes_pairs:
-            choice = ModelChoice(model=model or settings.model)
-            self._expected = expected_text(choice, checkpoint.config)
+            name = model or settings.model or default_model()
+            self._expected = expected_text(name, checkpoint.config)
         place = find_device(device)
         source: LayerSource | None = None
         if checkpoint is not None:
