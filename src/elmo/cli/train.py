@@ -56,7 +56,11 @@ def train(
     return _show(train(settings))
 
 
-@app.command(config=_read_config, help_formatter=partial(print_panel, without=_KNOWN_OF_THE_MODEL))
+@app.command(
+    usage="Usage: elmo finetune [MODEL] CORPUS... --out FOLDER [OPTIONS]",
+    config=_read_config,
+    help_formatter=partial(print_panel, without=_KNOWN_OF_THE_MODEL),
+)
 def finetune(
     model: Annotated[str, Parameter(name="MODEL")],
     corpus: Annotated[list[Path] | None, Parameter(name="CORPUS")] = None,
@@ -69,8 +73,8 @@ def finetune(
 ) -> int:
     """Train a model further on text of a domain; needs --out.
 
-    Published weights have no output layer: a new one is learned first, with the layers below it
-    frozen, then all layers, with discriminative learning rates.
+    Published weights have no output layer: a new one is learned first, with the
+    layers below frozen, then all, with discriminative learning rates.
 
     Parameters
     ----------

@@ -30,6 +30,7 @@ from elmo.runtime.array_files import (
 )
 from elmo.settings import TokenizerName
 from elmo.text.files import Tokenizer, get_tokenizer
+from elmo.training.corpus.settings import PrepareSettings
 
 Ids = npt.NDArray[np.int64]
 
@@ -46,9 +47,7 @@ class PartJob:
     source: str
     """Name of the text file, for messages."""
     heldout: bool
-    tokenizer: TokenizerName
-    min_sentence: int
-    max_sentence: int
+    settings: PrepareSettings
 
     def digest(self) -> str:
         """Return a hash of the text: a part of another text must not be used for it."""
@@ -79,7 +78,7 @@ class _PartBuilder:
 
     def __init__(self, job: PartJob) -> None:
         self._job = job
-        self._tokenizer = _tokenizer(job.tokenizer)
+        self._tokenizer = _tokenizer(job.settings.tokenizer)
         self.words: list[str] = []
         self.lengths: list[int] = []
         self.line_starts: list[int] = []
@@ -112,8 +111,8 @@ class _PartBuilder:
         return True
 
     def _add_sentence(self, words: list[str]) -> None:
-        longest, count = self._job.max_sentence, len(words)
-        if count < self._job.min_sentence:
+        longest, count = self._job.settings.max_sentence_length, len(words)
+        if count < self._job.settings.min_sentence_length:
             self.n_short += count > 0
         elif count <= longest:
             self.words += words

@@ -15,6 +15,7 @@ import itertools
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar, get_args
 
@@ -108,7 +109,7 @@ def prepare(
     n_workers = settings.workers or (1 if is_little else default_workers())
     advice = "what was done is kept: run the same with --resume"
     with output_errors(out, advice), folder.writing(), workers(n_workers) as mapper:
-        return _Run(folder, settings, files, given, mapper, show_progress).finish()
+        return _Run(folder, settings, files, given, mapper, not show_progress).finish()
 
 
 def _files(
@@ -125,37 +126,26 @@ def _files(
     return [*((file, False) for file in train), *((file, True) for file in held)]
 
 
+@dataclass
 class _Run:
-    """One run of `prepare`.
+    """One run of `prepare`."""
 
-    Args:
-        folder: Folder to complete.
-        settings: How.
-        files: Text files, and whether they are held out whole.
-        vocabulary: Words of a given list; None to count them.
-        mapper: Does the work, perhaps in other processes.
-        show_progress: Whether to show progress bars.
-    """
-
-    def __init__(
-        self,
-        folder: CorpusFolder,
-        settings: PrepareSettings,
-        files: list[tuple[Path, bool]],
-        vocabulary: list[str] | None,
-        mapper: Mapper,
-        show_progress: bool,
-    ) -> None:
-        self._folder, self.out, self.work = folder, folder.path, folder.work
-        self.settings, self.files = settings, files
-        self._given = vocabulary
-        self._map, self._silent = mapper, not show_progress
-        self.parts: list[Path] = []
-        self.facts: list[PartFacts] = []
-        self.notes: list[str] = []
-        self.n_words_done = 0
-        """Words that this run tokenized itself."""
-        self._started = time.perf_counter()
+    folder: CorpusFolder
+    settings: PrepareSettings
+    files: list[tuple[Path, bool]]
+    """Text files, and whether they are held out whole."""
+    given: list[str] | None
+    """Words of a given vocabulary; None to count them."""
+    mapper: Mapper
+    """Does the work, perhaps in other processes."""
+    is_silent: bool
+    """Whether to show no progress bars."""
+    parts: list[Path] = field(default_factory=list)
+    facts: list[PartFacts] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    n_words_done: int = 0
+    """Words that this run tokenized itself."""
+    started: float = field(default_factory=time.perf_counter)
 
     # --- the three passes -------------------------------------------------------------------------
 
@@ -163,7 +153,7 @@ class _Run:
         """Do what is left to do."""
         self._make_parts()
         if not sum(fact.n_words for fact in self.facts):
-            self._folder.discard_work()
+            self.folder.discard_work()
             n_files = counted(len(self.files), "file")
             raise InputError(f"the corpus is empty: {n_files} without a single word")
         share = 0.0 if self.settings.heldout_files else self.settings.heldout_share
@@ -188,7 +178,7 @@ class _Run:
         pending: deque[tuple[int, int]] = deque()
         total = sum(path.stat().st_size for path, _ in self.files)
         with tqdm(
-            total=total, unit="B", unit_scale=True, desc="tokenize", disable=self._silent
+            total=total, unit="B", unit_scale=True, desc="tokenize", disable=self.is_silent
         ) as bar:
 
             def jobs() -> Iterator[PartJob]:
@@ -202,7 +192,7 @@ class _Run:
                         facts[number] = known
                         bar.update(size)
 
-            for fact in self._map(write_part, jobs()):
+            for fact in self.mapper(write_part, jobs()):
                 number, size = pending.popleft()
                 facts[number] = fact
                 self.n_words_done += fact.n_words
@@ -233,13 +223,11 @@ class _Run:
                     mismatch = describe_mismatch(block.text.split("\n"), settings.tokenizer)
                     self.notes += [mismatch] if mismatch else []
                 job = PartJob(
-                    path=self.work / f"part-{number:06d}.safetensors",
+                    path=self.folder.work / f"part-{number:06d}.safetensors",
                     text=block.text,
                     source=str(path),
                     heldout=heldout,
-                    tokenizer=settings.tokenizer,
-                    min_sentence=settings.min_sentence_length,
-                    max_sentence=settings.max_sentence_length,
+                    settings=settings,
                 )
                 yield job, block.stored_bytes
                 number += 1
@@ -248,7 +236,7 @@ class _Run:
         known = read_facts(job.path)
         if known is not None and known.digest != job.digest():
             raise OutputError(
-                f"{job.source} is not the text that {self.out} was begun with (there it is "
+                f"{job.source} is not the text that {self.folder.path} was begun with (there it is "
                 f"{known.source}, or it was changed since); give --overwrite to start anew"
             )
         return known
@@ -257,7 +245,7 @@ class _Run:
         """Count the words of every part; return how much text each has, and the lists."""
         jobs = [
             CountJob(
-                path=self.work / f"counts-{first:06d}.safetensors",
+                path=self.folder.work / f"counts-{first:06d}.safetensors",
                 parts=tuple(self.parts[first : first + PARTS_A_LIST]),
                 rule=rule,
             )
@@ -273,11 +261,11 @@ class _Run:
         """Write the vocabulary and its counts; return it and the number of distinct words."""
         n_rows = itertools.count()  # `zip` advances it once for each row
         rows = (row for row, _ in zip(merge_counts(lists), n_rows, strict=False))
-        if self._given is None:
+        if self.given is None:
             size = self.settings.vocab_size - len(SPECIALS)
             chosen = most_frequent(rows, size, self.settings.min_count, _NOT_CHOSEN)
             if not chosen and self.settings.min_count > 1:
-                self._folder.discard_work()
+                self.folder.discard_work()
                 raise InputError(
                     f"no word of the corpus occurs --min-count {self.settings.min_count:,} times: "
                     "choose a lower one"
@@ -285,14 +273,15 @@ class _Run:
             words = [*SPECIALS, *(word for word, _ in chosen)]
             counts = dict(chosen)
         else:
-            words = self._given
+            words = self.given
             wanted = set(words).difference(SPECIALS)
             counts = {word: count for word, count in rows if word in wanted}
         begin, end, unknown = SPECIALS
         counts[unknown] = train.words - sum(counts.values())
         counts[begin] = counts[end] = train.sentences
-        write_text(self.out / VOCABULARY_FILE, "".join(f"{word}\n" for word in words))
-        write_text(self.out / COUNTS_FILE, "".join(f"{counts.get(word, 0)}\n" for word in words))
+        out = self.folder.path
+        write_text(out / VOCABULARY_FILE, "".join(f"{word}\n" for word in words))
+        write_text(out / COUNTS_FILE, "".join(f"{counts.get(word, 0)}\n" for word in words))
         return words, next(n_rows)
 
     def _make_shards(
@@ -301,11 +290,11 @@ class _Run:
         """Write the shards of both splits; those that exist are kept."""
         jobs = [
             ShardJob(
-                path=self.out / f"{split}-{number:05d}.safetensors",
+                path=self.folder.path / f"{split}-{number:05d}.safetensors",
                 split=split,
                 parts=tuple(self.parts[part] for part in parts),
                 rule=rule,
-                vocabulary=self.out / VOCABULARY_FILE,
+                vocabulary=self.folder.path / VOCABULARY_FILE,
                 unknown=unknown,
             )
             for split in _SPLITS
@@ -327,8 +316,8 @@ class _Run:
     ) -> Iterator[tuple[Job, Facts]]:
         """Yield jobs and the facts of their files; files that exist are not written again."""
         known = {job.path: read(job.path) for job in jobs}
-        done = self._map(write, [job for job in jobs if known[job.path] is None])
-        for job in tqdm(jobs, desc=title, unit="file", disable=self._silent):
+        done = self.mapper(write, [job for job in jobs if known[job.path] is None])
+        for job in tqdm(jobs, desc=title, unit="file", disable=self.is_silent):
             yield job, known[job.path] or next(done)
 
     # --- the end ----------------------------------------------------------------------------------
@@ -352,7 +341,7 @@ class _Run:
             sources=tuple(str(path) for path, _ in self.files),
             heldout_by="files" if self.settings.heldout_files else by,
             vocabulary_words=n_vocabulary,
-            vocabulary_sha256=sha256_of(self.out / VOCABULARY_FILE),
+            vocabulary_sha256=sha256_of(self.folder.path / VOCABULARY_FILE),
             types=n_types,
             train=totals["train"],
             heldout=totals["heldout"],
@@ -367,9 +356,9 @@ class _Run:
                 f"<S> and </S> occur in the text {n_marks:,} times and were left out: models set "
                 "these boundaries themselves"
             )
-        seconds = time.perf_counter() - self._started
+        seconds = time.perf_counter() - self.started
         report = PrepareReport(
-            folder=str(self.out),
+            folder=str(self.folder.path),
             train=manifest.train,
             heldout=manifest.heldout,
             types=manifest.types,
@@ -382,8 +371,8 @@ class _Run:
             words_per_second=round(self.n_words_done / seconds, 1),
             notes=tuple(self.notes),
         )
-        write_text(self.out / REPORT_FILE, report.to_json())
-        write_text(self.out / MANIFEST_FILE, manifest.to_json())
+        write_text(self.folder.path / REPORT_FILE, report.to_json())
+        write_text(self.folder.path / MANIFEST_FILE, manifest.to_json())
         return report
 
 
