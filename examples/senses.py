@@ -118,7 +118,7 @@ def main() -> int:
     }
     texts = [text for own in lines.values() for text in own]
     senses = [sense for sense, own in lines.items() for _ in own]
-    elmo = ELMo.from_pretrained(tokenizer="english")
+    elmo = ELMo.from_pretrained()
     layers = occurrences(elmo, texts)
     same = np.equal.outer(senses, senses)
     pairs = ~np.eye(len(texts), dtype=bool)

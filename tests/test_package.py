@@ -222,7 +222,7 @@ def test_the_first_example_of_the_readme_prints_what_it_says():
 
 
 def test_the_python_of_the_readme_runs(tmp_path, monkeypatch):
-    """The quickstart is run as printed, in an empty folder."""
+    """All examples are run as printed, in an empty folder."""
     monkeypatch.chdir(tmp_path)
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     blocks = re.findall(r"```python\n(.*?)```", readme, flags=re.DOTALL)
