@@ -6,7 +6,7 @@ import dataclasses
 import logging
 import tempfile
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import islice
 from pathlib import Path
@@ -672,6 +672,11 @@ class ELMo:
             `token_embeddings`, `(n, dim)` or a list of them. A text without words gives zeros.
         """
         _refuse_foreign(prompt_name, precision, device, pool, chunk_size)
+        whole = isinstance(truncate_dim, int) and not isinstance(truncate_dim, bool)
+        if truncate_dim is not None and not (whole and 1 <= truncate_dim <= self.dim):
+            raise ConfigError(
+                f"truncate_dim is {truncate_dim!r}, expected a whole number from 1 to {self.dim}"
+            )
         if layers == "all":
             raise ConfigError("encode gives one vector a word: layers='all' is for encode_tokens")
         if output_value is not None and output_value not in get_args(OutputValue):
@@ -754,27 +759,11 @@ class ELMo:
         in_python = "{!r}" in option
         raw = (self.config.tokenizer if in_python else None) or "model"
         split = None if tokenizer == "whitespace" else self.tokenizer.sentences
-        note = describe_mismatch(
-            texts, tokenizer, self._expected_text(), split=split, option=option, raw=raw
-        )
+        expected = expected_text(self.name, self.config, self._vocabulary)
+        note = describe_mismatch(texts, tokenizer, expected, split=split, option=option, raw=raw)
         if note is not None:
             self._calls_to_watch = -1
             warnings.warn(note, ElmoWarning, stacklevel=4)
-
-    def _expected_text(self) -> Expected:
-        """Return what is known of the text that the model was trained on."""
-        from elmo.hub.names import find_card
-
-        try:
-            card = None if self.name is None else find_card(self.name)
-        except ElmoError:  # no reason not to embed
-            card = None
-        return Expected(
-            language=None if card is None else card.language,
-            tokenizer=self.config.tokenizer,
-            unknown_rate=None if card is None else card.unknown_rate,
-            vocabulary=self._vocabulary,
-        )
 
     # --- other outputs ----------------------------------------------------------------------------
 
@@ -857,6 +846,30 @@ def load_model(choice: ModelChoice, settings: EmbedSettings | None = None) -> EL
         token_file=file,
         name=str(choice.weights or choice.model or default_model()),
         with_fingerprint=settings is not None,
+    )
+
+
+def expected_text(
+    name: str | None, config: ElmoConfig, vocabulary: Container[str] | None = None
+) -> Expected:
+    """Return what is known of the text that a model was trained on.
+
+    Args:
+        name: By which the model was loaded; its card may say more.
+        config: Of the model.
+        vocabulary: Its words.
+    """
+    from elmo.hub.names import find_card
+
+    try:
+        card = None if name is None else find_card(name)
+    except ElmoError:  # a card that cannot be read is no reason not to embed
+        card = None
+    return Expected(
+        language=None if card is None else card.language,
+        tokenizer=config.tokenizer,
+        unknown_rate=None if card is None else card.unknown_rate,
+        vocabulary=vocabulary,
     )
 
 

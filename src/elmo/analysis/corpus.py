@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain, islice
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -21,9 +20,6 @@ from elmo.settings import Layers
 from elmo.text.characters import ragged_positions
 from elmo.text.files import Tokenizer, get_tokenizer, require_text
 from elmo.text.sentences import Words
-
-if TYPE_CHECKING:
-    from elmo.analysis.inputs import Loaded
 
 Vectors = npt.NDArray[np.float32]
 Integers = npt.NDArray[np.int64]
@@ -64,18 +60,21 @@ class Corpus:
 
     Args:
         settings: Which files, and how they are read.
-        loaded: The model, whose tokenizer splits the text unless the settings name another one.
+        model: Its tokenizer splits the text unless the settings name another one.
         show_progress: Whether to show a progress bar for each file.
     """
 
     def __init__(
-        self, settings: CorpusSettings, loaded: Loaded | None = None, show_progress: bool = False
+        self, settings: CorpusSettings, model: ELMo | None = None, show_progress: bool = False
     ) -> None:
         require_corpus(settings)
         self.settings = settings
-        own = None if loaded is None else loaded.model.config.tokenizer
-        self.tokenizer: Tokenizer = get_tokenizer(settings.tokenizer, own)
-        self._expected = None if loaded is None else loaded.expected
+        self.tokenizer: Tokenizer
+        if settings.tokenizer == "model" and model is not None:
+            self.tokenizer = model.tokenizer
+        else:
+            self.tokenizer = get_tokenizer(settings.tokenizer)
+        self._look = None if model is None else model.warn_of_texts
         self._show_progress = show_progress
 
     @property
@@ -121,8 +120,8 @@ class Corpus:
 
     def _sentences(self, path: Path) -> Iterator[Words]:
         encoding, show = self.settings.encoding, self._show_progress
-        expected, self._expected = self._expected, None  # one look is enough
-        read = read_text(path, self.tokenizer, encoding, expected, show)
+        look, self._look = self._look, None  # once is enough
+        read = read_text(path, self.tokenizer, encoding, look, show)
         return (sentence for sentence in read if sentence)
 
 

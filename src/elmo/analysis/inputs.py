@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from elmo.analysis.settings import CorpusSettings, ReportSettings
 from elmo.errors import OutputExistsError
@@ -19,7 +19,6 @@ from elmo.settings import ModelChoice, Settings
 if TYPE_CHECKING:
     from elmo.analysis.reports import Report
     from elmo.embedder import ELMo
-    from elmo.text.mismatch import Expected
 
     Model = ELMo | ModelChoice | str | Path | None
     """A model, or how to load one: a name, a folder; None for the default model."""
@@ -51,30 +50,13 @@ def choice_of(model: Model) -> ModelChoice:
     return ModelChoice(model=str(model) if isinstance(model, str | Path) else None)
 
 
-class Loaded(NamedTuple):
-    """A model that was loaded."""
-
-    model: ELMo
-    facts: dict[str, str]
-    """Its name and fingerprint, for reports."""
-    expected: Expected
-    """What is known of the text that it was trained on."""
-
-
-def load(model: Model) -> Loaded:
-    """Load a model, unless it is in memory."""
+def load(model: Model) -> tuple[ELMo, dict[str, str]]:
+    """Load a model, unless it is in memory; return it with its name and fingerprint."""
     from elmo.embedder import ELMo, load_model
-    from elmo.hub.names import default_model
-    from elmo.lm.reading import expected_text
 
-    if isinstance(model, ELMo):
-        facts = {"model": "in memory", "model_sha256": model.fingerprint}
-        return Loaded(model, facts, expected_text(None, model.config))
-    choice = choice_of(model)
-    loaded = load_model(choice)
-    name = Path(str(choice.model or choice.weights or default_model())).name
-    facts = {"model": name, "model_sha256": loaded.fingerprint}
-    return Loaded(loaded, facts, expected_text(choice, loaded.config))
+    loaded = model if isinstance(model, ELMo) else load_model(choice_of(model))
+    name = "in memory" if loaded.name is None else Path(loaded.name).name
+    return loaded, {"model": name, "model_sha256": loaded.fingerprint}
 
 
 def prepare(settings: ReportSettings, kind: type[Report], stem: str) -> None:

@@ -18,7 +18,6 @@ from elmo.settings import ModelChoice, ReadingSettings, StatePolicy, SurprisalUn
 if TYPE_CHECKING:
     from elmo.lm.scoring import LanguageModelScorer, SentenceScore, Substitutes
     from elmo.model.perplexity import Perplexity
-    from elmo.text.mismatch import Expected
 
 _MODEL = ModelChoice()
 _READING = ReadingSettings()
@@ -157,9 +156,9 @@ def substitutes(
     from elmo.lm.reading import split_marked
     from elmo.text.files import get_tokenizer
 
-    scorer, expected = _load(choice)
+    scorer = _load(choice)
     chosen = get_tokenizer(tokenizer, scorer.config.tokenizer)
-    words, positions = split_marked(sentence, chosen, expected)
+    words, positions = split_marked(sentence, chosen, scorer.warn_of_texts)
     results = [scorer.substitutes(words, place, top, state=state) for place in positions]
     if as_json:
         show(json.dumps([_as_json(result) for result in results], ensure_ascii=False, indent=2))
@@ -232,15 +231,11 @@ def _is_text_file(name: str | None) -> bool:
     return name is not None and is_readable(name) and Path(name).suffix not in _WEIGHTS
 
 
-def _load(choice: ModelChoice) -> tuple[LanguageModelScorer, Expected]:
-    """Load a model; return what it expects of texts, which are looked at before they are split."""
+def _load(choice: ModelChoice) -> LanguageModelScorer:
     from elmo.lm.scoring import LanguageModelScorer
 
     given = dataclasses.asdict(choice)
-    scorer = LanguageModelScorer.from_pretrained(given.pop("model"), **given)
-    expected, scorer.expected = scorer.expected, None
-    assert expected is not None
-    return scorer, expected
+    return LanguageModelScorer.from_pretrained(given.pop("model"), **given)
 
 
 def _read(
@@ -252,9 +247,10 @@ def _read(
     require_text(path, settings.encoding)  # before the model is loaded
     from elmo.lm.reading import read_text
 
-    scorer, expected = _load(choice)
+    scorer = _load(choice)
     tokenizer = get_tokenizer(settings.tokenizer, scorer.config.tokenizer)
-    sentences = read_text(path, tokenizer, settings.encoding, expected, not quiet)
+    look = scorer.warn_of_texts
+    sentences = read_text(path, tokenizer, settings.encoding, look, show_progress=not quiet)
     return scorer, tokenizer.name, sentences
 
 

@@ -15,7 +15,7 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, Self, get_args
+from typing import Any, NamedTuple, Self, cast, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -24,15 +24,21 @@ from torch import Tensor
 
 from elmo.backends import choose
 from elmo.embed.pipeline import carry_rows, windows
+from elmo.embedder import expected_text
 from elmo.errors import ConfigError, InputError
-from elmo.lm.reading import expected_text, look_at
+from elmo.lm.reading import look_at
 from elmo.lm.shifted import Reader, TopOutputs, open_output_layer
 from elmo.lm.softmax_losses import pick, row_chunks
 from elmo.model.bilm import BiLM, Checkpoint
 from elmo.model.perplexity import Perplexity
-from elmo.settings import ModelChoice, Precision, StatePolicy, SurprisalUnit
-from elmo.text.files import get_tokenizer
-from elmo.text.mismatch import Expected
+from elmo.settings import (
+    Precision,
+    StatePolicy,
+    SurprisalUnit,
+    TokenizerChoice,
+    precision_of,
+)
+from elmo.text.files import Tokenizer, get_tokenizer
 from elmo.text.sentences import Words, checked_sentences
 from elmo.text.vocabulary import SPECIALS, UNKNOWN
 
@@ -124,8 +130,9 @@ class LanguageModelScorer:
         unknown = self.vocabulary.place(UNKNOWN)
         assert unknown is not None
         self._unknown = unknown
-        self.expected: Expected | None = expected_text(None, self.config, self.vocabulary)
-        """What is known of its text; sentences that look otherwise are reported. None: nothing."""
+        self.name: str | None = None
+        """By which it was loaded."""
+        self._watches = True
 
     @classmethod
     def from_pretrained(
@@ -134,17 +141,18 @@ class LanguageModelScorer:
         *,
         options: str | Path | None = None,
         weights: str | Path | None = None,
-        precision: Precision = "fp32",
+        precision: Precision | None = None,
+        dtype: str | torch.dtype | None = None,
         device: str | torch.device | None = None,
         word_cache_mb: float | None = None,
         revision: str | None = None,
         cache_dir: str | Path | None = None,
-        token: str | None = None,
+        token: bool | str | None = None,
         local_files_only: bool = False,
         force_download: bool = False,
     ) -> Self:
         """Load a model in any layout; the arguments are those of `ELMo.from_pretrained`."""
-        from elmo.hub.names import HubOptions, open_model
+        from elmo.hub.names import HubOptions, default_model, open_model
 
         hub = HubOptions(
             revision=revision,
@@ -154,10 +162,9 @@ class LanguageModelScorer:
             force_download=force_download,
         )
         checkpoint = open_model(name_or_path, options, weights, hub)
-        scorer = cls(checkpoint, precision=precision, device=device, word_cache_mb=word_cache_mb)
-        if weights is None:
-            choice = ModelChoice(model=None if name_or_path is None else str(name_or_path))
-            scorer.expected = expected_text(choice, scorer.config, scorer.vocabulary)
+        chosen = precision_of(precision, dtype)
+        scorer = cls(checkpoint, precision=chosen, device=device, word_cache_mb=word_cache_mb)
+        scorer.name = str(weights or name_or_path or default_model())
         return scorer
 
     @property
@@ -272,7 +279,7 @@ class LanguageModelScorer:
         position = _checked_position(words, position)
         if not isinstance(k, int) or isinstance(k, bool) or k < 1:
             raise ConfigError(f"k is {k!r}, expected a whole number of at least 1")
-        self._look_at([words])
+        self._warn_of_words([words])
         (outputs,) = self._outputs([words], state, None)
         forward = self._output.log_probs(outputs.forward[position, None])[0]
         backward = self._output.log_probs(outputs.backward[position + 1, None])[0]
@@ -294,6 +301,27 @@ class LanguageModelScorer:
             words=tuple(entry(place) for place in ranked[:k]),
         )
 
+    def warn_of_texts(
+        self, texts: Sequence[str | Words], tokenizer: str, option: str = "--tokenizer {}"
+    ) -> None:
+        """Warn, once, of texts that do not look like what the model expects.
+
+        Args:
+            texts: Lines of a file, or lists of words: the beginning is enough.
+            tokenizer: Name of the tokenizer that splits them.
+            option: How a tokenizer is chosen, for the message.
+        """
+        own = self.config.tokenizer
+        expected = expected_text(self.name, self.config, self.vocabulary)
+        raw = (own or "english") if "{!r}" in option else "model"
+        split: Tokenizer = get_tokenizer(cast("TokenizerChoice", tokenizer), own)
+        if self._watches and look_at(texts, split, expected, option, raw):
+            self._watches = False
+
+    def _warn_of_words(self, sentences: list[Words]) -> None:
+        option = "get_tokenizer({!r}) of elmo.text.files"
+        self.warn_of_texts(sentences, "whitespace", option)
+
     # --- one window -------------------------------------------------------------------------------
 
     def _windows(
@@ -302,15 +330,8 @@ class LanguageModelScorer:
         multiple = carry_rows(batch_size) if state == "carry" else 1
         for number, window in enumerate(windows(sentences, _WINDOW_TOKENS, multiple)):
             if number == 0:  # the beginning is enough
-                self._look_at(window)
+                self._warn_of_words(window)
             yield window
-
-    def _look_at(self, sentences: list[Words]) -> None:
-        """Warn of sentences whose words were not split as the model's text was."""
-        if self.expected is not None:
-            option = "get_tokenizer({!r}) of elmo.text.files"
-            raw = self.expected.tokenizer or "english"
-            look_at(sentences, get_tokenizer("whitespace"), self.expected, option, raw)
 
     def _outputs(
         self, window: list[Words], state: StatePolicy, batch_size: int | None

@@ -196,10 +196,10 @@ def contextuality(
     settings, text = divided(ContextualitySettings, settings, corpus, fields)
     prepare(settings, ContextualityReport, ContextualityReport.stem)
     require_corpus(text)
-    loaded = load(model)
-    elmo, read = loaded.model, Corpus(text, loaded, show_progress)
+    elmo, facts = load(model)
+    read = Corpus(text, elmo, show_progress)
     report = measure_windows(read.windows(elmo), elmo.n_layers, elmo.dim, settings)
-    return saved(report, settings, **loaded.facts, **read.facts)
+    return saved(report, settings, **facts, **read.facts)
 
 
 def measure_windows(

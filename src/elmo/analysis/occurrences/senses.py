@@ -89,8 +89,8 @@ def senses(
     prepare(settings, SenseReport, SenseReport(word=word).stem)
     require_sklearn()
     require_corpus(text)
-    loaded = load(model)
-    elmo, read = loaded.model, Corpus(text, loaded, show_progress)
+    elmo, facts = load(model)
+    read = Corpus(text, elmo, show_progress)
     require_layer(settings.layer, elmo.config)
     form = read.word(word)
     found = _OccurrenceSample(settings, form, elmo.dim)
@@ -99,7 +99,7 @@ def senses(
         found.offer(window)
     _require_occurrences(word, read, found)
     report = _clustered(word, found, settings)
-    return saved(report, settings, **loaded.facts, **read.facts)
+    return saved(report, settings, **facts, **read.facts)
 
 
 def _clustered(word: str, found: _OccurrenceSample, settings: SenseSettings) -> SenseReport:

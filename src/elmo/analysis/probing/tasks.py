@@ -119,7 +119,7 @@ def layers(
     settings, _ = divided(LayerSettings, settings, (), fields)
     prepare(settings, LayerReport, LayerReport.stem)
     data = read_layer_data(settings)
-    elmo, facts, _ = load(model)
+    elmo, facts = load(model)
     pos = wsd = wic = None
     if data.tags is not None:
         pos = _measure_tags(elmo, data.tags, data.static, show_progress)

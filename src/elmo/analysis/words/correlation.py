@@ -197,10 +197,10 @@ def correlation(
     files = [read_judged_pairs(Path(path)) for path in paths]
     if text.corpus:
         require_corpus(text)
-    loaded = load(model)
-    read = Corpus(text, loaded, show_progress) if text.corpus else None
-    report = _correlate(loaded.model, files, read, settings)
-    return saved(report, settings, **loaded.facts, **(read.facts if read else {}))
+    elmo, facts = load(model)
+    read = Corpus(text, elmo, show_progress) if text.corpus else None
+    report = _correlate(elmo, files, read, settings)
+    return saved(report, settings, **facts, **(read.facts if read else {}))
 
 
 def _correlate(

@@ -154,11 +154,11 @@ def neighbors(
         raise InputError('neighbors needs a SENTENCE, such as "The [bank] of the river ."')
     settings, text = divided(NeighborSettings, settings, corpus, fields)
     require_corpus(text)
-    loaded = load(model)
-    read = Corpus(text, loaded, show_progress)
-    marked = [split_marked(sentence, read.tokenizer, loaded.expected) for sentence in sentences]
+    elmo, _ = load(model)
+    read = Corpus(text, elmo, show_progress)
+    marked = [split_marked(sentence, read.tokenizer, elmo.warn_of_texts) for sentence in sentences]
     queries = [MarkedWord(words, place) for words, places in marked for place in places]
-    return _search(loaded.model, read, queries, settings)
+    return _search(elmo, read, queries, settings)
 
 
 def _search(

@@ -187,8 +187,8 @@ class _Index:
         from elmo.analysis.words.word_means import index_of_corpus
 
         require_corpus(self.corpus)
-        loaded = load(self.model)
-        model, text = loaded.model, Corpus(self.corpus, loaded, self.show_progress)
+        model, _ = load(self.model)
+        text = Corpus(self.corpus, model, self.show_progress)
         least, most = self.settings.min_count, self.settings.max_words
         index = index_of_corpus(model, text, self.settings.layer, least, most, self.show_progress)
         index.facts |= {"model_sha256": model.fingerprint, "tokenizer": text.tokenizer.name}
@@ -210,7 +210,7 @@ class _Index:
                 "be compared"
             )
         listed = None if path is None else Vocabulary.read(path).words
-        model = load(self.model).model
+        model, _ = load(self.model)
         chosen = list(_own_words(model) if listed is None else listed)[: self.settings.max_words]
         if self.settings.index is None and model.config.reads_characters:
             chosen += self.words
