@@ -1,9 +1,13 @@
 """`ELMo`: what a vector may depend on, the three state policies, and every door in and out."""
 
 import copy
+import dataclasses
+import inspect
 import itertools
 import pickle
+import re
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,7 +15,17 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from elmo import ELMo, ElmoConfig, ElmoError, ElmoWarning, State, TokenFile, batch_to_ids
+from elmo import (
+    ELMo,
+    ElmoConfig,
+    ElmoError,
+    ElmoLayer,
+    ElmoWarning,
+    LanguageModelScorer,
+    State,
+    TokenFile,
+    batch_to_ids,
+)
 from elmo.backends.cpu.products import runs_natively
 from elmo.embed.pipeline import burn_in_sentences
 from elmo.errors import ConfigError, InputError, WeightsError
@@ -498,6 +512,231 @@ def test_cosines_of_rows(elmos):
     found = elmos["even"].similarity(vectors, torch.from_numpy(vectors))
     unit = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
     np.testing.assert_allclose(found, unit @ unit.T, rtol=0, atol=1e-6)
+
+
+# --- habits of sentence-transformers and Hugging Face ---------------------------------------------
+
+
+def test_encode_takes_what_sentence_transformers_takes_in_the_same_order():
+    theirs = pytest.importorskip("sentence_transformers").SentenceTransformer
+    for name in ("encode", "encode_query", "encode_document"):
+        expected = [
+            parameter.name
+            for parameter in inspect.signature(getattr(theirs, name)).parameters.values()
+            if parameter.kind is not parameter.VAR_KEYWORD
+        ]
+        assert list(inspect.signature(getattr(ELMo, name)).parameters)[: len(expected)] == expected
+    for name in ("similarity", "similarity_pairwise", "get_max_seq_length"):
+        assert list(inspect.signature(getattr(ELMo, name)).parameters) == list(
+            inspect.signature(getattr(theirs, name)).parameters
+        )
+    for name in ("get_embedding_dimension", "get_sentence_embedding_dimension", "max_seq_length"):
+        assert hasattr(theirs, name)
+        assert hasattr(ELMo, name)
+
+
+@pytest.mark.parametrize(
+    ("argument", "reason"),
+    [
+        ({"prompt_name": "query"}, "prompt_name is 'query', expected None: .* give prompt"),
+        ({"precision": "int8"}, "precision is 'int8', expected 'float32': quantize_embeddings"),
+        ({"precision": "ubinary"}, "precision is 'ubinary'"),
+        ({"pool": {}}, "pool is {}, expected None: one process"),
+        ({"chunk_size": 3}, "chunk_size is 3, expected None: it belongs to pool"),
+        ({"device": ["cpu", "cpu"]}, "expected one device"),
+        ({"truncate_dim": 0}, "truncate_dim is 0, expected a whole number from 1 to 32"),
+        ({"truncate_dim": 99}, "truncate_dim is 99"),
+    ],
+)
+def test_what_an_elmo_cannot_follow_is_refused_by_name_with_the_reason(elmos, argument, reason):
+    with pytest.raises(ConfigError, match=reason):
+        elmos["even"].encode("The cat", **argument)
+
+
+def test_a_prompt_comes_before_each_raw_text(elmos):
+    elmo = elmos["even"]
+    found = elmo.encode(["cat sat", ["The", "cat"]], prompt="The ")
+    assert np.array_equal(found, elmo.encode(["The cat sat", "The cat"]))
+
+
+def test_vectors_are_cut_to_their_first_values_before_they_are_normalized(elmos):
+    elmo = elmos["even"]
+    whole = elmo.encode(["The cat", "No"])
+    assert np.array_equal(elmo.encode(["The cat", "No"], truncate_dim=5), whole[:, :5])
+    unit = elmo.encode("The cat", truncate_dim=5, normalize_embeddings=True)
+    np.testing.assert_allclose(unit, whole[0, :5] / np.linalg.norm(whole[0, :5]), atol=1e-6)
+    assert elmo.encode([], truncate_dim=5).shape == (0, 5)
+
+
+def test_texts_may_be_called_sentences_and_all_results_come_at_once(elmos):
+    elmo = elmos["even"]
+    texts = ["The cat", "No"]
+    assert np.array_equal(elmo.encode(sentences=texts), elmo.encode(texts))
+    first, _ = elmo.encode(texts, output_value=None)
+    assert np.array_equal(first["sentence_embedding"], elmo.encode("The cat"))
+    words = elmo.encode("The cat", output_value="token_embeddings")
+    assert np.array_equal(first["token_embeddings"], words)
+    assert elmo.encode("No", output_value=None)["token_embeddings"].shape == (1, 32)
+
+
+def test_sizes_are_asked_for_as_there(elmos):
+    elmo = elmos["even"]
+    assert elmo.get_sentence_embedding_dimension() == elmo.get_embedding_dimension() == 32
+    assert elmo.max_seq_length is None
+    assert elmo.get_max_seq_length() is None
+    elmo.max_seq_length = None
+    with pytest.raises(ConfigError, match="sentences of any length are read"):
+        elmo.max_seq_length = 128
+
+
+def test_cosines_of_pairs_and_of_lists(elmos):
+    elmo = elmos["even"]
+    rows = elmo.encode(["The cat", "No"])
+    pairs = elmo.similarity_pairwise(rows, rows[::-1].copy())
+    np.testing.assert_allclose(pairs, elmo.similarity(rows, rows)[[0, 1], [1, 0]], atol=1e-6)
+    listed = elmo.encode(["The cat", "No"], convert_to_numpy=False)
+    assert torch.equal(elmo.similarity(listed, list(rows)), elmo.similarity(rows, rows))
+
+
+def test_all_classes_load_a_model_with_the_same_arguments():
+    of_elmo = inspect.signature(ELMo.from_pretrained).parameters
+    for other in (ElmoLayer, LanguageModelScorer):
+        found = inspect.signature(other.from_pretrained).parameters
+        for name in (
+            *("name_or_path", "options", "weights", "precision", "dtype", "device"),
+            *("revision", "cache_dir", "token", "local_files_only", "force_download"),
+        ):
+            assert str(found[name]) == str(of_elmo[name]), (other, name)
+
+
+def test_a_precision_may_be_a_type_as_in_transformers(tmp_path, models):
+    ELMo(models["even"]).save_pretrained(tmp_path)
+    for dtype, precision in ((torch.bfloat16, "bf16"), ("float16", "fp16"), ("auto", "fp32")):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # that this machine has no instructions for it
+            assert ELMo.from_pretrained(tmp_path, dtype=dtype).precision == precision
+    with pytest.raises(ConfigError, match="dtype is 'int4', expected one of auto, float32"):
+        ELMo.from_pretrained(tmp_path, dtype="int4")
+    with pytest.raises(ConfigError, match="give one of them"):
+        ELMo.from_pretrained(tmp_path, dtype="float16", precision="bf16")
+
+
+EDITOR = """
+from elmo import ELMo
+elmo = ELMo.from_pretrained()
+reveal_type(elmo.encode_tokens([["a"]]))
+reveal_type(elmo.encode_tokens([["a"]], convert_to_tensor=True, layers="top"))
+reveal_type(elmo.encode("a"))
+reveal_type(elmo.encode(["a"], normalize_embeddings=True))
+reveal_type(elmo.encode(["a"], convert_to_tensor=True))
+reveal_type(elmo.encode(["a", "b"], output_value="token_embeddings"))
+elmo.encode_tokens([["a"]], layer="top")
+elmo.encod(["a"])
+"""
+
+
+def test_an_editor_knows_what_comes_back(tmp_path):
+    api = pytest.importorskip("mypy.api")
+    root = Path(__file__).parents[1]
+    config = [
+        "--config-file",
+        str(root / "pyproject.toml"),
+        "--cache-dir",
+        str(root / ".mypy_cache"),
+    ]
+    (tmp_path / "editor.py").write_text(EDITOR)
+    out, err, _ = api.run([*config, str(tmp_path / "editor.py")])
+    assert not err
+    array, tensor = r"numpy\.ndarray.*32Bit.*", r"torch\._tensor\.Tensor"
+    notes = [line.split(": ", 2)[-1] for line in out.splitlines()]
+    for note, expected in zip(
+        notes,
+        (
+            rf'Revealed type is "list\[{array}\]"',
+            rf'Revealed type is "list\[{tensor}\]"',
+            rf'Revealed type is "{array}"',
+            rf'Revealed type is "{array}"',
+            rf'Revealed type is "{tensor}"',
+            rf'Revealed type is "list\[{array}\]"',
+            'Unexpected keyword argument "layer"',
+        ),
+        strict=False,
+    ):
+        assert re.match(expected, note), out
+    assert '"ELMo" has no attribute "encod"' in out
+
+
+# --- what a model is, and what text it expects ----------------------------------------------------
+
+
+def test_a_model_shows_what_it_is(models):
+    shown = repr(ELMo(models["even"], name="mine", tokenizer="english"))
+    assert shown == (
+        "ELMo(model='mine', parameters=29,992, layers=3, dim=32, tokenizer='english', "
+        "device='cpu', precision='fp32')"
+    )
+
+
+def test_what_belongs_to_the_layer_is_answered_with_its_name(elmos):
+    with pytest.raises(ConfigError, match=r"model is 'weights.hdf5'.*ELMo.from_pretrained"):
+        ELMo("weights.hdf5")
+    for name in ("forward", "parameters", "batch_to_ids"):
+        with pytest.raises(AttributeError, match=f"ELMo has no '{name}'.*elmo.ElmoLayer"):
+            getattr(elmos["even"], name)
+    with pytest.raises(AttributeError, match="no attribute 'encod'"):
+        elmos["even"].encod  # noqa: B018
+
+
+def test_raw_text_is_split_as_the_models_own_text_was(models):
+    trained = models["even"].to_checkpoint()
+    config = trained.config.replace(tokenizer="english")
+    knows = ELMo(dataclasses.replace(trained, config=config))
+    assert knows.tokenizer.name == "english"
+    assert np.array_equal(knows.encode("Don't!"), ELMo(models["even"]).encode("Do n't !"))
+    told = ELMo(dataclasses.replace(trained, config=config), tokenizer="whitespace")
+    assert told.tokenizer.name == "whitespace"
+    assert pickle.loads(pickle.dumps(knows)).tokenizer.name == "english"
+
+
+RAW = ["The river bank isn't far, he said.", 'She had brown hair, and a "new" coat.']
+SPLIT = ["The river bank is n't far , he said .", "She had brown hair , and a new coat ."]
+
+
+@pytest.mark.parametrize(
+    ("tokenizer", "call", "note"),
+    [
+        (None, lambda elmo: elmo.encode(RAW), "looks raw .*tokenizer='english'"),
+        (None, lambda elmo: elmo.encode(SPLIT), None),
+        ("english", lambda elmo: elmo.encode(RAW), None),
+        ("english", lambda elmo: elmo.encode(SPLIT), "split into words already .*'whitespace'"),
+        (
+            None,
+            lambda elmo: elmo.encode_tokens([text.split() for text in RAW]),
+            r"looks raw .*tokenizer='english'\)\.encode",
+        ),
+        (None, lambda elmo: elmo.encode_tokens([text.split() for text in SPLIT]), None),
+        (
+            None,
+            lambda elmo: list(elmo.stream_tokens(text.split() for text in RAW)),
+            "looks raw",
+        ),
+        (
+            None,
+            lambda elmo: elmo.encode(["林黛玉听了便说道好的宝玉笑道我不去"]),
+            "looks raw .*'chinese'",
+        ),
+    ],
+)
+def test_text_that_is_not_what_the_model_expects_is_noted_once(models, tokenizer, call, note):
+    elmo = ELMo(models["even"], tokenizer=tokenizer)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for _ in range(2):
+            call(elmo)
+    notes = [str(warning.message) for warning in caught if "the text" in str(warning.message)]
+    assert len(notes) == (note is not None)
+    if note is not None:
+        assert re.search(note, notes[0])
 
 
 # --- outputs: the names of TensorFlow Hub ---------------------------------------------------------

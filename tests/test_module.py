@@ -9,7 +9,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 
-from elmo import ELMo, Elmo, ElmoConfig, batch_to_ids
+from elmo import ELMo, Elmo, ElmoConfig, ElmoLayer, batch_to_ids, random_bilm
 from elmo.errors import ConfigError, InputError
 from elmo.text.characters import word_ids
 from strategies import batches, seeded_bilm
@@ -471,9 +471,9 @@ def test_all_arguments_of_allennlp_arrive(files):
 
 
 def test_what_is_not_like_the_call_of_allennlp_is_named(files, bilm):
-    with pytest.raises(ConfigError, match=r"weight_file is None.*Elmo\.from_pretrained"):
+    with pytest.raises(ConfigError, match=r"weight_file is None.*ElmoLayer\.from_pretrained"):
         Elmo("small-en")
-    with pytest.raises(ConfigError, match=r"weight_file is 2.*Elmo\.from_pretrained"):
+    with pytest.raises(ConfigError, match=r"weight_file is 2.*ElmoLayer\.from_pretrained"):
         Elmo("small-en", 2)
     with pytest.raises(ConfigError, match="options_file is None"):
         Elmo(weight_file=files[1])
@@ -529,3 +529,26 @@ def test_a_trained_module_is_saved_with_its_mix(tmp_path, bilm, ids):
     module.save_pretrained(tmp_path / "published", format="hdf5")
     published = ELMo.from_pretrained(tmp_path / "published")
     assert published.fingerprint == elmo.fingerprint
+
+
+def test_the_layer_shows_what_it_is_and_answers_for_the_encoder(tmp_path):
+    bilm = random_bilm(ElmoConfig.preset("tiny"))
+    ELMo(bilm).save_pretrained(tmp_path)
+    layer = ElmoLayer.from_pretrained(tmp_path, 2, dropout=0.0, device="cpu")
+    assert repr(layer) == (
+        f"ElmoLayer(model={str(tmp_path)!r}, parameters=29,992, layers=3, dim=32, mixes=2, "
+        "requires_grad=False, device='cpu', precision='fp32')"
+    )
+    for name in ("encode", "encode_tokens"):
+        with pytest.raises(AttributeError, match=f"has no '{name}'.*elmo.ELMo.from_pretrained"):
+            getattr(layer, name)
+    with pytest.raises(AttributeError, match="no attribute 'encod'"):
+        layer.encod  # noqa: B018
+    with pytest.raises(ConfigError, match=r"bilm is None, expected a BiLM; ElmoLayer.from_pre"):
+        ElmoLayer(None)
+    with pytest.raises(ConfigError, match=r"precision is 'bf16', expected 'fp32'.*autocast"):
+        ElmoLayer.from_pretrained(tmp_path, dtype="bfloat16")
+
+
+def test_allennlps_name_is_that_of_the_layer():
+    assert Elmo is ElmoLayer

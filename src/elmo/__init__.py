@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from elmo.lm.scoring import LanguageModelScorer
     from elmo.model.bilm import BiLM, State, random_bilm
     from elmo.model.scalar_mix import ScalarMix
-    from elmo.module import Elmo
+    from elmo.module import Elmo, ElmoLayer
     from elmo.text.alphabet import Alphabet
     from elmo.text.characters import CharacterMapper, batch_to_ids
     from elmo.training.corpus.prepare import prepare
@@ -40,6 +40,7 @@ _HOMES = {
     "Elmo": "module",
     "ElmoConfig": "config",
     "ElmoError": "errors",
+    "ElmoLayer": "module",
     "ElmoWarning": "errors",
     "LanguageModelScorer": "lm.scoring",
     "ScalarMix": "model.scalar_mix",
@@ -62,6 +63,7 @@ __all__ = [
     "Elmo",
     "ElmoConfig",
     "ElmoError",
+    "ElmoLayer",
     "ElmoWarning",
     "LanguageModelScorer",
     "ScalarMix",

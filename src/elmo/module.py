@@ -1,4 +1,7 @@
-"""`Elmo`, the module for use inside a task model: character ids in, mixed layers out."""
+"""`ElmoLayer`, the layer for task models: character ids in, mixed layers out.
+
+`Elmo` is AllenNLP's name for it.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ import functools
 import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Literal, Self, TypeVar, cast, get_args
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, cast, get_args
 
 import torch
 from torch import Tensor, nn
@@ -16,9 +19,11 @@ from elmo.backends import choose
 from elmo.backends.base import Backend
 from elmo.config import ElmoConfig
 from elmo.errors import ConfigError
-from elmo.hub.names import HubOptions, open_model
+from elmo.hub.names import HubOptions, default_model, open_model
 from elmo.model.bilm import BiLM, BiLMOutput, CarriedState
 from elmo.model.scalar_mix import ScalarMix
+from elmo.runtime.devices import find_device
+from elmo.settings import Precision, precision_of
 from elmo.text.characters import checked_ids, word_ids
 from elmo.text.sentences import checked_sentences
 from elmo.weights.formats import save_checkpoint
@@ -28,6 +33,9 @@ ModuleState = Literal["zero", "carry"]
 
 _CHOSEN = 1e4
 """Weight before the softmax that leaves nothing for the other layers, in float32 exactly."""
+
+_ENCODER_NAMES = ("encode", "encode_tokens", "stream_tokens", "word_vectors", "similarity")
+"""What an `ELMo` has, and users look for here."""
 
 F = TypeVar("F", bound=Callable[..., None])
 
@@ -45,17 +53,17 @@ def _allennlp_arguments(
     module: nn.Module | None = None,
     **ours: Any,
 ) -> dict[str, Any]:
-    """Give AllenNLP's arguments of `Elmo`, in its order, as ours; what it does not have stays."""
+    """Return AllenNLP's arguments of `Elmo`, taken in its order, as ours; others stay."""
     if not (isinstance(options_file, str | Path) and isinstance(weight_file, str | Path)):
         raise ConfigError(
             f"options_file is {options_file!r} and weight_file is {weight_file!r}, expected two "
-            "files; a model by its name or folder is Elmo.from_pretrained(name, ...)"
+            "files; a model by its name or folder is ElmoLayer.from_pretrained(name, ...)"
         )
     for name, value in (("vocab_to_cache", vocab_to_cache), ("module", module)):
         if value is not None:
             raise ConfigError(
                 f"{name} is given, expected None: leave it out. Each different word of a batch is "
-                "computed once without it, and a model of your own is Elmo(bilm, ...)"
+                "computed once without it, and a model of your own is ElmoLayer(bilm, ...)"
             )
     return {
         "bilm": BiLM.from_checkpoint(open_model(options=options_file, weights=weight_file)),
@@ -65,6 +73,7 @@ def _allennlp_arguments(
         "dropout": dropout,
         "keep_sentence_boundaries": keep_sentence_boundaries,
         "scalar_mix_parameters": scalar_mix_parameters,
+        "name": str(weight_file),
         **ours,
     }
 
@@ -73,7 +82,7 @@ def _also_as_allennlp(init: F) -> F:
     """Let the constructor take AllenNLP's arguments, too: files in the place of a biLM."""
 
     @functools.wraps(init)
-    def translated(self: Elmo, *args: Any, **settings: Any) -> None:
+    def translated(self: ElmoLayer, *args: Any, **settings: Any) -> None:
         has_files = bool(args) and isinstance(args[0], str | Path)
         if has_files or not settings.keys().isdisjoint(("options_file", "weight_file")):
             init(self, **_allennlp_arguments(*args, **settings))
@@ -83,7 +92,7 @@ def _also_as_allennlp(init: F) -> F:
     return cast("F", translated)
 
 
-class Elmo(nn.Module):
+class ElmoLayer(nn.Module):
     """Several representations of the same words, each with its own mix of one biLM's layers.
 
     Only the mixes learn, unless `requires_grad`. Call `.eval()` before use as a fixed feature, or
@@ -104,10 +113,11 @@ class Elmo(nn.Module):
         l2: Coefficient of `penalty`, which pulls learned weights towards the average.
         state: What the layers remember when a sentence begins: nothing (`zero`), or what the
             sentence before left in that row of the batch (`carry`, as AllenNLP; see `reset`).
+        name: What the model is called.
 
     Example:
-        >>> from elmo import Elmo, ElmoConfig, batch_to_ids, random_bilm
-        >>> elmo = Elmo(random_bilm(ElmoConfig.preset("tiny")), dropout=0.0)
+        >>> from elmo import ElmoConfig, ElmoLayer, batch_to_ids, random_bilm
+        >>> elmo = ElmoLayer(random_bilm(ElmoConfig.preset("tiny")), dropout=0.0)
         >>> output = elmo(batch_to_ids([["A", "cat", "."], ["Hello"]]))
         >>> output["elmo_representations"][0].shape, output["mask"].sum().item()
         (torch.Size([2, 3, 32]), 4)
@@ -127,8 +137,14 @@ class Elmo(nn.Module):
         mix: Mix = "learned",
         l2: float = 0.0,
         state: ModuleState = "zero",
+        name: str | None = None,
     ) -> None:
         super().__init__()
+        if not isinstance(bilm, BiLM):
+            raise ConfigError(
+                f"bilm is {bilm!r}, expected a BiLM; ElmoLayer.from_pretrained loads one by its "
+                "name, folder or file"
+            )
         if state not in get_args(ModuleState):
             raise ConfigError(f"state is {state!r}, expected one of {get_args(ModuleState)}")
         n_mixes = num_output_representations
@@ -136,6 +152,7 @@ class Elmo(nn.Module):
             raise ConfigError(
                 f"num_output_representations is {n_mixes!r}, expected a whole number of at least 1"
             )
+        self.name = name
         self.bilm = bilm.requires_grad_(requires_grad)
         self.requires_bilm_grad = requires_grad
         self.keep_sentence_boundaries = keep_sentence_boundaries
@@ -163,21 +180,69 @@ class Elmo(nn.Module):
         *,
         options: str | Path | None = None,
         weights: str | Path | None = None,
-        hub: HubOptions | None = None,
+        precision: Precision | None = None,
+        dtype: str | torch.dtype | None = None,
+        device: str | torch.device | None = None,
+        revision: str | None = None,
+        cache_dir: str | Path | None = None,
+        token: bool | str | None = None,
+        local_files_only: bool = False,
+        force_download: bool = False,
         **settings: Any,
     ) -> Self:
         """Load the biLM from a folder, a file, the Hub, or a pair of options and weights.
 
         Args:
-            name_or_path: See `ELMo.from_pretrained`.
+            name_or_path: See `ELMo.from_pretrained`, as for the arguments without description.
             num_output_representations: How many mixes.
             options: Instead of a name, an `options.json`, together with `weights`.
             weights: Instead of a name, a `weights.hdf5`, together with `options`.
-            hub: How the Hub is asked.
+            precision: `fp32`, in which a task model learns; `torch.autocast` computes in others.
+            dtype: The same, as in transformers.
+            device: Where to; the CPU if None, as any module.
+            revision: Branch, tag or commit on the Hub.
+            cache_dir: Where downloads are kept.
+            token: Access token of the Hub.
+            local_files_only: Never ask the network.
+            force_download: Download even what is there already.
             settings: The class's other arguments.
         """
+        if precision_of(precision, dtype) != "fp32":
+            raise ConfigError(
+                f"precision is {precision_of(precision, dtype)!r}, expected 'fp32', in which task "
+                "models learn: compute in others with torch.autocast, or use ELMo for vectors"
+            )
+        hub = HubOptions(
+            revision=revision,
+            cache_dir=cache_dir,
+            token=token,
+            local_files_only=local_files_only,
+            force_download=force_download,
+        )
         bilm = BiLM.from_checkpoint(open_model(name_or_path, options, weights, hub))
-        return cls(bilm, num_output_representations, **settings)
+        settings.setdefault("name", str(weights or name_or_path or default_model()))
+        return cls(bilm, num_output_representations, **settings).to(find_device(device or "cpu"))
+
+    def __repr__(self) -> str:
+        config = self.bilm.config
+        return (
+            f"{type(self).__name__}(model={self.name!r}, "
+            f"parameters={sum(weight.numel() for weight in self.bilm.parameters()):,}, "
+            f"layers={config.n_layers + 1}, dim={config.output_dim}, mixes={len(self.mixes)}, "
+            f"requires_grad={self.requires_bilm_grad}, device='{self.bilm.boundaries.device}', "
+            "precision='fp32')"
+        )
+
+    if not TYPE_CHECKING:  # a type checker should go on telling misspelled names
+
+        def __getattr__(self, name: str) -> Any:
+            if name in _ENCODER_NAMES:
+                raise AttributeError(
+                    f"{type(self).__name__} has no {name!r}: it is a layer for task models, which "
+                    "takes ids of batch_to_ids; vectors of words and texts come from "
+                    "elmo.ELMo.from_pretrained(...)"
+                )
+            return super().__getattr__(name)
 
     def save_pretrained(
         self, folder: str | Path, format: str = "elmo", representation: int = 0
@@ -202,11 +267,11 @@ class Elmo(nn.Module):
         save_checkpoint(checkpoint, folder, format)
 
     def get_output_dim(self) -> int:
-        """Give the width of a representation."""
+        """Return the width of a representation."""
         return self.bilm.config.output_dim
 
     def batch_to_ids(self, sentences: Sequence[Sequence[str]]) -> Tensor:
-        """Give the ids of sentences that this model reads, whatever its alphabet or vocabulary.
+        """Return the ids of sentences that this model reads, whatever its alphabet or vocabulary.
 
         Args:
             sentences: Lists of words.
@@ -220,7 +285,7 @@ class Elmo(nn.Module):
         return word_ids(bilm.config, bilm.vocabulary, bilm.alphabet).batch(given)
 
     def forward(self, ids: Tensor) -> dict[str, Any]:
-        """Represent a batch.
+        """Compute the representations of a batch.
 
         Args:
             ids: Character ids, `(batch, time, max_characters)` as `batch_to_ids` gives them, or
@@ -248,7 +313,7 @@ class Elmo(nn.Module):
         }
 
     def penalty(self) -> Tensor:
-        """Give the sum of the mixes' penalties, to be added to the loss."""
+        """Return the sum of the mixes' penalties, to be added to the loss."""
         penalties = [mix.penalty() for mix in self.mixes if isinstance(mix, ScalarMix)]
         return torch.stack(penalties).sum()
 
@@ -285,8 +350,12 @@ class Elmo(nn.Module):
         return self._backend[1]
 
 
+Elmo = ElmoLayer
+"""AllenNLP's name."""
+
+
 def _flatten(ids: Tensor, config: ElmoConfig) -> tuple[tuple[int, ...], Tensor]:
-    """Take the axes in front of (time, characters) together."""
+    """Merge the axes in front of (time, characters) into one, and check the ids."""
     ids = checked_ids(ids)
     inner = 2 if config.reads_characters else 1
     if ids.dim() <= inner:
@@ -300,7 +369,7 @@ def _flatten(ids: Tensor, config: ElmoConfig) -> tuple[tuple[int, ...], Tensor]:
     if ids.numel() and not 0 <= int(ids.min()) <= int(ids.max()) < n_ids:
         raise ConfigError(
             f"ids reach from {int(ids.min())} to {int(ids.max())}, the model has 0 to {n_ids - 1}; "
-            "spell sentences with its own Elmo.batch_to_ids"
+            "use its own batch_to_ids"
         )
     lead = tuple(ids.shape[:-inner])
     return lead, ids.reshape(math.prod(lead), *ids.shape[-inner:])
@@ -309,12 +378,12 @@ def _flatten(ids: Tensor, config: ElmoConfig) -> tuple[tuple[int, ...], Tensor]:
 def fixed_mix_weights(
     mix: Mix, n_layers: int, given: Sequence[float] | None = None
 ) -> Sequence[float] | None:
-    """Give the weights before the softmax of a mix that does not learn; None for one that does.
+    """Return the weights before the softmax of a fixed mix; None for one that learns.
 
     Args:
         mix: `learned`, `top`, `average`, or the number of a layer.
         n_layers: Layers of vectors, the context-free one included.
-        given: Weights that somebody chose; they win.
+        given: Weights that the user chose; they take precedence.
     """
     if given is not None or mix == "learned":
         return given
