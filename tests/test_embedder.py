@@ -447,7 +447,7 @@ def test_texts_may_be_split_into_words_beforehand(elmos):
     assert np.array_equal(elmo.encode(iter([("The", "cat"), np.array(["No"]), ""])), expected)
 
 
-def test_normalised_vectors_have_length_one(elmos):
+def test_normalized_vectors_have_length_one(elmos):
     elmo = elmos["even"]
     plain = elmo.encode(["The cat", "No"])
     found = elmo.encode(["The cat", "No"], normalize_embeddings=True)

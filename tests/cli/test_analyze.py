@@ -77,7 +77,7 @@ def test_similar_says_what_it_needs(capsys, tmp_path, model_folder, text):
     assert (code, "no context" in said) == (2, True)
 
 
-def test_a_word_that_no_list_has_is_spelt(capsys, tmp_path, model_folder):
+def test_a_word_that_no_list_has_is_spelled(capsys, tmp_path, model_folder):
     (tmp_path / "words.txt").write_text("cat\ncar\ndog\n")
     words = ("--vocabulary", tmp_path / "words.txt", "--model", model_folder, "--quiet")
     code, shown, _ = elmo(capsys, "similar", "catt", *words)

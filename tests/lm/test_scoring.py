@@ -202,7 +202,7 @@ def test_an_adaptive_output_layer_is_asked_like_any_other(small, tmp_path):
 
 @pytest.mark.skipif(not rows_are_exact(), reason="oneDNN does not give rows the same bits here")
 @given(batch=plain_batches(), batch_size=st.integers(1, 4), data=st.data())
-def test_no_neighbour_no_order_and_no_batch_size_changes_a_bit(small, batch, batch_size, data):
+def test_no_neighbor_no_order_and_no_batch_size_changes_a_bit(small, batch, batch_size, data):
     scorer = small[1]
     whole = [one.to_dict() for one in scorer.score(batch)]
     order = data.draw(st.permutations(range(len(batch))))
@@ -330,6 +330,6 @@ def test_sentences_of_words_that_were_not_split_are_reported_in_python():
 
 def test_a_damaged_card_does_not_keep_a_model_from_scoring(small, tmp_path):
     save_checkpoint(open_model(small[2]), tmp_path / "model", "elmo")
-    (tmp_path / "model" / "card.json").write_text('{"licence": "?"}')
+    (tmp_path / "model" / "card.json").write_text('{"rights": "?"}')
     found = LanguageModelScorer.from_pretrained(tmp_path / "model", device="cpu")
     assert found.score([["the"]])[0].end == small[1].score([["the"]])[0].end

@@ -334,7 +334,7 @@ def test_a_step_whose_only_candidate_is_the_target_has_no_loss_and_no_gradient()
     seed=st.integers(0, 9),
     data=st.data(),
 )
-def test_a_row_is_the_same_bits_whatever_its_neighbours(kind, n_words, seed, data):
+def test_a_row_is_the_same_bits_whatever_its_neighbors(kind, n_words, seed, data):
     layer = drawn_layer(kind, n_words, 16, seed, dtype=torch.float32).eval()
     hidden, targets = drawn_rows(70, n_words, 16, seed, dtype=torch.float32)
     whole, table = layer.nll(hidden, targets), layer.log_probs(hidden)
