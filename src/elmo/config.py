@@ -9,12 +9,13 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, Self
 
 from elmo.errors import ConfigError
-from elmo.settings import Check, Settings, TokenizerName, at_least, require
+from elmo.settings import Check, Settings, TokenizerName, require
 
 Activation = Literal["relu", "tanh"]
 Preset = Literal["tiny", "novel", "tutorial", "small", "medium", "original"]
@@ -25,8 +26,40 @@ STANDARD_FILTERS = ((1, 32), (2, 32), (3, 64), (4, 128), (5, 256), (6, 512), (7,
 N_BYTE_CHARACTERS = 262
 """Rows of the character table of a model that encodes words as UTF-8 bytes, as published."""
 
+# --- limits of a model --------------------------------------------------------------------------
+# A configuration is read from files that may be damaged or hostile, and memory and time follow from
+# it. Each limit is far above every model that was published, and low enough that a small file
+# cannot claim much.
+
+MOST_LAYERS = 64
+"""Recurrent layers, and highway layers. Published: 2 of each. Each is a set of tensors with names,
+in two directions, even before one is read."""
+MOST_CELLS = 2**15
+"""Cells of a layer, and with them the width of words and outputs. Published: 4,096. A matrix of
+that size squared has 4 GB."""
+MOST_FILTERS = 2**15
+"""Filters of all widths together. Published: 2,048. Each word in memory has a value for each."""
+MOST_FILTER_GROUPS = 64
+"""Widths of filters. Published: 7. Each is a convolution of its own."""
+MOST_CHARACTERS_A_WORD = 512
+"""Published: 50. Every word takes as many vectors, however short it is, and no tensor shows it."""
+WIDEST_CHARACTER = 2**11
+"""Values of a character's vector. Published: 16, 50 and 128."""
+MOST_ALPHABET = 0x110000 + 16
+"""Rows of the character table: every code point of Unicode, and the special rows."""
+MOST_WORDS = 2**22
+"""Words of a vocabulary or an output layer. Published: 793,471; word vectors of up to 3 million."""
+
+# ------------------------------------------------------------------------------------------------
+
 _MODEL_TYPE = "elmo"
 _LEAST_CHARACTERS = 8  # the masked row, six special characters, one character: see alphabet.py
+
+
+def _between(least: int, most: int) -> Check:
+    return Check(f"at least {least:,}, at most {most:,}", lambda value: least <= value <= most)
+
+
 _BOUND = Check("a positive number or null", lambda bound: 0 <= bound < math.inf)
 _FINITE = Check("finite", lambda values: all(map(math.isfinite, values)))
 _PAIRS = Check(
@@ -42,11 +75,11 @@ class ElmoConfig(Settings):
     The defaults are those of the original 93.6 M parameter model.
     """
 
-    dim: Annotated[int, at_least(1)] = 4096
+    dim: Annotated[int, _between(1, MOST_CELLS)] = 4096
     """Cells of each recurrent layer, per direction."""
-    projection_dim: Annotated[int, at_least(1)] = 512
+    projection_dim: Annotated[int, _between(1, MOST_CELLS)] = 512
     """Width of a direction's output and of a word vector. Equal to `dim`: no projection."""
-    n_layers: Annotated[int, at_least(1)] = 2
+    n_layers: Annotated[int, _between(1, MOST_LAYERS)] = 2
     """Recurrent layers per direction."""
     cell: str = "lstm"
     """Kind of recurrent cell, a name in `elmo.model.cells.CELLS`; checked when it is looked up."""
@@ -56,19 +89,19 @@ class ElmoConfig(Settings):
     """Bound on the absolute value of projected states; None for no bound."""
     skip_connections: bool = True
     """Whether layers above the first add their input to their output."""
-    char_dim: Annotated[int, at_least(1)] = 16
+    char_dim: Annotated[int, _between(1, WIDEST_CHARACTER)] = 16
     """Width of a character vector."""
     filters: Annotated[tuple[tuple[int, int], ...], _PAIRS] = STANDARD_FILTERS
     """(width, number) of each group of character filters."""
     activation: Activation = "relu"
     """What follows the maximum over character positions."""
-    n_highway: Annotated[int, at_least(0)] = 2
+    n_highway: Annotated[int, _between(0, MOST_LAYERS)] = 2
     """Highway layers between the filters and the projection."""
-    max_characters: Annotated[int, at_least(3)] = 50
+    max_characters: Annotated[int, _between(3, MOST_CHARACTERS_A_WORD)] = 50
     """Bytes of a word that are read (with an alphabet: characters), its two marks included."""
-    n_words: Annotated[int, at_least(0)] = 0
+    n_words: Annotated[int, _between(0, MOST_WORDS)] = 0
     """Words of the vocabulary of a model that reads words; 0 for one that reads characters."""
-    n_characters: Annotated[int, at_least(_LEAST_CHARACTERS)] = N_BYTE_CHARACTERS
+    n_characters: Annotated[int, _between(_LEAST_CHARACTERS, MOST_ALPHABET)] = N_BYTE_CHARACTERS
     """Rows of the character table, the masked row included. 262: words are UTF-8 bytes; any other
     number: they are code points of an alphabet (`Alphabet.n_characters`)."""
     mix_weights: Annotated[tuple[float, ...], _FINITE] = ()
@@ -106,6 +139,11 @@ class ElmoConfig(Settings):
                 "filters",
                 0 < widest <= self.max_characters or not self.reads_characters,
                 f"at least one (width, number), no wider than max_characters={self.max_characters}",
+            ),
+            (
+                "filters",
+                len(self.filters) <= MOST_FILTER_GROUPS and self.n_filters <= MOST_FILTERS,
+                f"at most {MOST_FILTER_GROUPS} widths and {MOST_FILTERS:,} filters in all",
             ),
             (
                 "n_characters",
@@ -219,14 +257,15 @@ class ElmoConfig(Settings):
         model_type = given.pop("model_type", _MODEL_TYPE)
         if model_type != _MODEL_TYPE:
             raise ConfigError(f"{source}: model_type is {model_type!r}, expected {_MODEL_TYPE!r}")
-        return super().from_dict(given, source)
+        with _named(source):
+            return super().from_dict(given, source)
 
     def to_json(self) -> str:
         """Return the text of `config.json`."""
         return json.dumps(self.to_dict(), indent=2) + "\n"
 
     @classmethod
-    def from_options(cls, options: Mapping[str, Any]) -> ElmoConfig:
+    def from_options(cls, options: Mapping[str, Any], source: str = "the options") -> ElmoConfig:
         """Read the content of a bilm-tf `options.json`.
 
         Keys that only matter to bilm-tf's training are ignored. `n_characters` may be 261 (as
@@ -234,21 +273,8 @@ class ElmoConfig(Settings):
         of bytes. Any other number is that of an alphabet, the masked row included.
         Missing keys get bilm-tf's own defaults: one layer, no clips, no skip connections.
         """
-        lstm = _section(options, "lstm")
-        values: dict[str, Any] = {
-            "dim": _option(lstm, "lstm.dim"),
-            "projection_dim": _option(lstm, "lstm.projection_dim"),
-            "n_layers": lstm.get("n_layers", 1),
-            "cell": lstm.get("cell", "lstm"),
-            "cell_clip": lstm.get("cell_clip"),
-            "proj_clip": lstm.get("proj_clip"),
-            "skip_connections": bool(lstm.get("use_skip_connections", False)),
-        }
-        if options.get("char_cnn") is None:
-            values |= {"n_words": _option(options, "n_tokens_vocab"), "filters": ()}
-        else:
-            values |= _character_values(_section(options, "char_cnn"))
-        return cls(**values)
+        with _named(source):
+            return cls(**_option_values(options))
 
     def to_options(self) -> dict[str, Any]:
         """Return the content of an `options.json` that bilm-tf, AllenNLP and simple_elmo read."""
@@ -279,6 +305,36 @@ class ElmoConfig(Settings):
 _CHARACTER_FIELDS = ("char_dim", "activation", "n_highway", "max_characters", "n_characters")
 
 
+@contextmanager
+def _named(source: str) -> Iterator[None]:
+    """Name the file in errors about its values."""
+    try:
+        yield
+    except ConfigError as error:
+        message = str(error)
+        known = message if message.startswith(source) else f"{source}: {message}"
+        raise ConfigError(known) from None
+
+
+def _option_values(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of a configuration that an `options.json` describes."""
+    lstm = _section(options, "lstm")
+    values: dict[str, Any] = {
+        "dim": _option(lstm, "lstm.dim"),
+        "projection_dim": _option(lstm, "lstm.projection_dim"),
+        "n_layers": lstm.get("n_layers", 1),
+        "cell": lstm.get("cell", "lstm"),
+        "cell_clip": lstm.get("cell_clip"),
+        "proj_clip": lstm.get("proj_clip"),
+        "skip_connections": bool(lstm.get("use_skip_connections", False)),
+    }
+    if options.get("char_cnn") is None:
+        values |= {"n_words": _option(options, "n_tokens_vocab"), "filters": ()}
+    else:
+        values |= _character_values(_section(options, "char_cnn"))
+    return values
+
+
 def _character_values(char_cnn: Mapping[str, Any]) -> dict[str, Any]:
     n_characters = char_cnn.get("n_characters", N_BYTE_CHARACTERS)
     if n_characters == N_BYTE_CHARACTERS - 1:
@@ -296,12 +352,12 @@ def _character_values(char_cnn: Mapping[str, Any]) -> dict[str, Any]:
 def _section(options: Mapping[str, Any], key: str) -> Mapping[str, Any]:
     section = options.get(key)
     if not isinstance(section, Mapping):
-        raise ConfigError(f"options.json: section '{key}' is {section!r}, expected an object")
+        raise ConfigError(f"section '{key}' is {section!r}, expected an object")
     return section
 
 
 def _option(section: Mapping[str, Any], path: str) -> Any:
     key = path.rsplit(".", 1)[-1]
     if key not in section:
-        raise ConfigError(f"options.json: '{path}' is missing; it is needed to load the weights")
+        raise ConfigError(f"'{path}' is missing; it is needed to load the weights")
     return section[key]

@@ -201,7 +201,7 @@ def test_a_file_without_its_special_characters_is_told(tmp_path, specials):
 
 
 def test_a_missing_or_binary_file_is_told(tmp_path):
-    with pytest.raises(MissingFileError, match=r"no file of characters .*gone"):
+    with pytest.raises(MissingFileError, match=r"no such file of characters: .*gone"):
         Alphabet.read(tmp_path / "gone")
     (tmp_path / "binary").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(InputError, match="not valid UTF-8"):
@@ -215,7 +215,7 @@ def test_a_missing_or_binary_file_is_told(tmp_path):
     drawn=st.lists(st.one_of(words(), st.text(st.sampled_from(ALPHABET.characters)))),
     max_characters=st.sampled_from([3, 4, 7, 50]),
 )
-def test_words_are_spelt_by_their_code_points(drawn, max_characters):
+def test_words_are_spelled_by_their_code_points(drawn, max_characters):
     mapper = CharacterMapper(max_characters, alphabet=ALPHABET)
     rows = mapper.rows(drawn)
     assert rows.shape == (len(drawn), max_characters)
@@ -242,7 +242,7 @@ def test_the_marks_have_the_ids_of_their_lines():
     ]
 
 
-def test_a_batch_is_spelt_with_the_alphabet():
+def test_a_batch_is_spelled_with_the_alphabet():
     ids = batch_to_ids([["石头", "记"], ["头"]], 6, Alphabet("石头记"))
     assert ids.tolist() == [
         [[3, 7, 8, 4, 5, 5], [3, 9, 4, 5, 5, 5]],

@@ -17,7 +17,7 @@ from elmo.cli.main import main
 from elmo.errors import ConfigError, MissingFileError, WeightsError
 from elmo.hub.names import open_model
 from elmo.model.bilm import Checkpoint
-from elmo.runtime.files import read_json
+from elmo.runtime.input_files import read_json
 from elmo.weights.files import make_folder
 from elmo.weights.formats import FORMATS, Format, find_model, load_checkpoint, save_checkpoint
 

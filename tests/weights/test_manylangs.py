@@ -261,7 +261,7 @@ def test_a_known_word_matters_and_belongs_to_the_fingerprint(elmo, copied):
     assert other.fingerprint != elmo.fingerprint
 
 
-def test_the_neighbours_of_a_word_do_not_change_a_bit(elmo):
+def test_the_neighbors_of_a_word_do_not_change_a_bit(elmo):
     many = [*SENTENCES * 20, ["語"] * 40]
     for found, expected in zip(
         elmo.encode_tokens(many), [elmo.encode_tokens([s])[0] for s in many], strict=True
@@ -317,7 +317,9 @@ def test_whoever_cannot_use_whole_words_refuses(folder, tmp_path):
 
 def test_the_published_sizes_stand_in_for_a_missing_file(copied):
     (copied / "sizes.json").unlink()
-    with pytest.raises(WeightsError, match=r"no 'convolutions\.3\.weight'"):  # they are much larger
+    with pytest.raises(
+        WeightsError, match=r"has shape \(32, 6\).*\(16384, 512\)"
+    ):  # they are larger
         ELMo.from_pretrained(copied)
 
 
@@ -368,7 +370,7 @@ def test_weights_of_another_model_are_told(copied, folder):
     tensors = torch.load(copied / "encoder.pkl", weights_only=True)
     tensors["forward_layer_0.state_projection.weight"] = torch.zeros(3, 3)
     torch.save(tensors, copied / "encoder.pkl")
-    with pytest.raises(WeightsError, match="projection_weight' has shape"):
+    with pytest.raises(WeightsError, match="state_projection.weight' has shape"):
         ELMo.from_pretrained(copied)
     del tensors["forward_layer_0.state_projection.weight"]
     torch.save(tensors, copied / "encoder.pkl")

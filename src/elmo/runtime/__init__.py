@@ -1,6 +1,7 @@
 """Everything below the models that is not about text: files, devices, signals, tables.
 
-- `files`: atomic writes, locks, the cache folder, SHA-256, JSON.
+- `files`: atomic writes, locks, the cache folder, SHA-256.
+- `input_files`: one reader of files that may be damaged or hostile; JSON.
 - `array_files`: named arrays in the safetensors format, memory-mapped.
 - `metrics_file`: the growing `metrics.jsonl` of a training run.
 - `optimizer_state`: an optimizer's state as named tensors.

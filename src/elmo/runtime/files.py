@@ -1,22 +1,22 @@
-"""Files on disk: written atomically, locked, hashed; and the cache folder."""
+"""Files on disk: written atomically, locked, hashed; and the cache folder.
+
+What others wrote is read by `input_files`.
+"""
 
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from safetensors import SafetensorError
 
 from elmo.errors import (
-    ConfigError,
     ElmoError,
-    MissingFileError,
     OutputExistsError,
     WriteError,
     reason_of,
@@ -165,7 +165,7 @@ def locked(path: Path, on_wait: Callable[[], object] = lambda: None) -> Iterator
         lock.release()
 
 
-# --- the cache folder, checksums, JSON ----------------------------------------------------------
+# --- the cache folder, checksums ----------------------------------------------------------------
 
 
 def cache_folder(*names: str) -> Path:
@@ -191,16 +191,3 @@ def sha256_of(path: Path) -> str:
     """Return the SHA-256 of a file."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def read_json(path: Path) -> dict[str, Any]:
-    """Read a JSON file that holds an object."""
-    if not path.is_file():
-        raise MissingFileError(f"no such file: {path}")
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path} is not valid JSON: {error}") from None
-    if not isinstance(content, dict):
-        raise ConfigError(f"{path} holds a {type(content).__name__}, expected a JSON object")
-    return content

@@ -25,8 +25,9 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from elmo.config import N_BYTE_CHARACTERS
-from elmo.errors import InputError, MissingFileError
+from elmo.config import MOST_ALPHABET, N_BYTE_CHARACTERS
+from elmo.errors import InputError
+from elmo.runtime.input_files import read_text, split_lines
 
 SPECIAL_CHARACTERS = ("<S>", "</S>", "<W>", "</W>", "<PAD>", "<UNK>")
 """How the file names the ids 1 to 6. A name has several characters: it cannot be one of them."""
@@ -141,14 +142,9 @@ class Alphabet:
     def read(cls, path: Path | str) -> Alphabet:
         """Read a `characters.txt`."""
         path = Path(path)
-        if not path.is_file():
-            raise MissingFileError(f"no file of characters {path}")
-        try:
-            text = path.read_bytes().decode("utf-8-sig")
-        except UnicodeDecodeError as error:
-            raise InputError(f"{path} is not valid UTF-8: {error}") from None
+        text = read_text(path, what="file of characters")
         # Only line feeds end lines; those of Windows, put in by some transfer, are tolerated.
-        lines = [line.removesuffix("\r") for line in text.removesuffix("\n").split("\n")]
+        lines = [line.removesuffix("\r") for line in split_lines(path, text, MOST_ALPHABET)]
         specials = tuple(lines[: len(SPECIAL_CHARACTERS)])
         if specials != SPECIAL_CHARACTERS:
             raise InputError(

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from elmo.errors import InputError
+from elmo.runtime.input_files import MOST_LIST_BYTES, decoded, split_lines
 from elmo.text.files import require_readable
 
 BEGIN_SENTENCE = "<S>"
@@ -40,14 +41,19 @@ class Vocabulary:
         """Read a vocabulary file: UTF-8, one word a line, optionally gzipped."""
         path = Path(path)
         require_readable(path, "vocabulary file")
-        opener = gzip.open if path.suffix == ".gz" else open
         try:
-            with opener(path, "rt", encoding="utf-8-sig", newline="\n") as lines:
-                stripped = [line.strip() for line in lines]
-        except UnicodeDecodeError as error:
-            raise InputError(f"{path} is not valid UTF-8: {error}") from None
+            with path.open("rb") as stored:
+                file = gzip.open(stored, "rb") if path.suffix == ".gz" else stored
+                content = file.read(MOST_LIST_BYTES + 1)
         except (EOFError, OSError, zlib.error) as error:
             raise InputError(f"{path} is damaged or cut short: {error}") from None
+        if len(content) > MOST_LIST_BYTES:
+            raise InputError(
+                f"{path} has more than {MOST_LIST_BYTES:,} bytes of text, which no vocabulary has; "
+                "it is another file, or damaged"
+            )
+        lines = split_lines(path, decoded(path, content))
+        stripped = (line.strip() for line in lines)
         return cls(word for word in stripped if word != _SKIPPED_LINE)
 
     def write(self, path: Path | str) -> None:

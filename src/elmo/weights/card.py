@@ -16,7 +16,8 @@ from typing import Any, Self
 from elmo.config import ElmoConfig
 from elmo.errors import ConfigError
 from elmo.model.perplexity import Perplexity
-from elmo.runtime.files import read_json, sha256_of
+from elmo.runtime.files import sha256_of
+from elmo.runtime.input_files import read_json
 
 CARD_JSON = "card.json"
 README = "README.md"

@@ -6,20 +6,21 @@ Every message names the file and the tensor.
 from __future__ import annotations
 
 import dataclasses
+import math
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import load_file
+from safetensors import safe_open
 from torch import Tensor
 
-from elmo.config import N_BYTE_CHARACTERS, ElmoConfig
+from elmo.config import MOST_WORDS, N_BYTE_CHARACTERS, ElmoConfig
 from elmo.errors import MissingFileError, WeightsError
 from elmo.model.bilm import Checkpoint, parameter_shapes
 from elmo.runtime.files import output_errors, replacing
+from elmo.runtime.input_files import damage_errors, require_file
 from elmo.settings import OutputDtype
 from elmo.text.alphabet import Alphabet
 from elmo.text.vocabulary import Vocabulary
@@ -28,6 +29,13 @@ from elmo.weights.formats import CHARACTERS_FILE, VOCABULARY_FILE, ModelFiles
 LIST_PATTERNS = ("vocab*.txt*", CHARACTERS_FILE)
 
 Shape = tuple[int, ...]
+
+_SAFETENSORS = "safetensors file"
+_LONGEST_HEADER = 2**24
+"""Bytes of names and shapes in a safetensors file; the largest model has a few thousand."""
+_CLUSTER = re.compile(r"tail\.\d+\.1\.weight")
+_NUMBERS = ("F16", "BF16", "F32", "F64")
+"""Types of stored weights, as safetensors names them."""
 
 
 # --- reading --------------------------------------------------------------------------------------
@@ -54,12 +62,42 @@ def read_alphabet(config: ElmoConfig, files: ModelFiles) -> Alphabet | None:
     return alphabet
 
 
+def stored_shapes(path: Path) -> dict[str, Shape]:
+    """Return the names and shapes of the tensors in a safetensors file; no values are read."""
+    require_file(path, _SAFETENSORS)
+    with damage_errors(path, _SAFETENSORS, WeightsError):
+        _require_header(path)
+        shapes: dict[str, Shape] = {}
+        with safe_open(path, framework="pt") as file:
+            for name in file.keys():
+                stored = file.get_slice(name)
+                if stored.get_dtype() not in _NUMBERS:
+                    raise WeightsError(
+                        f"{path}: tensor '{name}' has the type {stored.get_dtype()}, expected one "
+                        f"of {', '.join(_NUMBERS)}"
+                    )
+                shapes[name] = tuple(stored.get_shape())
+        return shapes
+
+
+def _require_header(path: Path) -> None:
+    """Raise an error if the names and shapes alone would take much memory."""
+    with path.open("rb") as file:
+        length = int.from_bytes(file.read(8), "little")
+    if length > _LONGEST_HEADER:
+        raise WeightsError(
+            f"{path} is not a readable {_SAFETENSORS}: its header has {length:,} bytes, expected "
+            f"at most {_LONGEST_HEADER:,}"
+        )
+
+
 def read_tensors(path: Path) -> dict[str, Tensor]:
-    """Read every tensor of a file, as it is stored."""
-    try:
-        return load_file(path)
-    except (SafetensorError, OSError) as error:
-        raise WeightsError(f"{path} is not a readable safetensors file: {error}") from None
+    """Read every tensor of a file, as it is stored; see `stored_shapes` for what to check before.
+
+    Its tensors are no larger than the file.
+    """
+    with damage_errors(path, _SAFETENSORS, WeightsError), safe_open(path, framework="pt") as file:
+        return {name: file.get_tensor(name) for name in file.keys()}
 
 
 class StoredTensors(Mapping[str, Tensor]):
@@ -77,13 +115,7 @@ class StoredTensors(Mapping[str, Tensor]):
         self.path = path
         self._what = what
         self._tensors: dict[str, Tensor] | None = None
-        try:
-            with safe_open(path, framework="pt") as file:
-                self.shapes = {
-                    name: tuple(file.get_slice(name).get_shape()) for name in file.keys()
-                }
-        except (SafetensorError, OSError) as error:
-            raise WeightsError(f"{path} is not a readable safetensors file: {error}") from None
+        self.shapes = stored_shapes(path)
 
     @property
     def is_read(self) -> bool:
@@ -91,7 +123,7 @@ class StoredTensors(Mapping[str, Tensor]):
         return self._tensors is not None
 
     def __getitem__(self, name: str) -> Tensor:
-        return self._read()[name]
+        return self.read()[name]
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.shapes)
@@ -103,13 +135,10 @@ class StoredTensors(Mapping[str, Tensor]):
         return name in self.shapes  # the default would read the file
 
     def __reduce__(self) -> tuple[type[dict[str, Tensor]], tuple[dict[str, Tensor]]]:
-        return dict, (self._read(),)
+        return dict, (self.read(),)
 
-    def outline(self) -> dict[str, Tensor]:
-        """Return tensors of the same shapes on the meta device, without values."""
-        return {name: torch.empty(shape, device="meta") for name, shape in self.shapes.items()}
-
-    def _read(self) -> dict[str, Tensor]:
+    def read(self) -> dict[str, Tensor]:
+        """Read the tensors, unless they are in memory, and check their values."""
         if self._tensors is None:
             tensors = {name: tensor.float() for name, tensor in read_tensors(self.path).items()}
             for name, tensor in tensors.items():
@@ -130,9 +159,12 @@ def completed(checkpoint: Checkpoint, files: ModelFiles, lazily: bool) -> Checkp
     for name, tensor in checkpoint.tensors.items():
         require_finite(path, name, tensor)
     if isinstance(softmax, StoredTensors):
-        path = softmax.path
-        softmax = softmax.outline() if lazily else dict(softmax)
-    n_words = _softmax_words(path, softmax, config) if softmax else None
+        path, shapes = softmax.path, softmax.shapes
+    else:
+        shapes = {name: tuple(tensor.shape) for name, tensor in softmax.items()}
+        for name, tensor in softmax.items():
+            require_finite(path, f"softmax {name}", tensor)
+    n_words = softmax_words(path, shapes, config) if softmax else None
     vocabulary = None
     # A model that reads characters has no use for a vocabulary but in its softmax.
     if files.vocabulary and (softmax or not config.reads_characters):
@@ -140,13 +172,15 @@ def completed(checkpoint: Checkpoint, files: ModelFiles, lazily: bool) -> Checkp
     if not config.reads_characters:
         _require_words(config, vocabulary, files)
     if vocabulary is not None and n_words not in (None, len(vocabulary)):
-        shapes = ", ".join(f"{name} {tuple(tensor.shape)}" for name, tensor in softmax.items())
+        listed = ", ".join(f"{name} {shape}" for name, shape in shapes.items())
         raise WeightsError(
-            f"{path}: the softmax ({shapes}) is for {n_words} words, but the vocabulary beside it "
+            f"{path}: the softmax ({listed}) is for {n_words} words, but the vocabulary beside it "
             f"lists {len(vocabulary)}, which ask for {(len(vocabulary), config.projection_dim)}; "
             "put the vocabulary there that the model was trained with, or move it away to use the "
             "vectors alone"
         )
+    if isinstance(softmax, StoredTensors) and not lazily:
+        softmax.read()  # now that its shapes are known to be right
     return dataclasses.replace(checkpoint, vocabulary=vocabulary)
 
 
@@ -167,16 +201,17 @@ def _require_words(config: ElmoConfig, vocabulary: Vocabulary | None, files: Mod
 # --- checks ---------------------------------------------------------------------------------------
 
 
-def require_tensors(path: Path, expected: Mapping[str, Shape], found: Mapping[str, Tensor]) -> None:
+def require_shapes(path: Path, expected: Mapping[str, Shape], found: Mapping[str, Shape]) -> None:
     """Raise an error unless tensors have the names and shapes that the configuration asks for."""
     require_same_names(path, set(expected), set(found))
     for name, shape in expected.items():
-        require_shape(path, name, shape, tuple(found[name].shape))
+        require_shape(path, name, shape, found[name])
 
 
 def require_model(path: Path, config: ElmoConfig, found: Mapping[str, Tensor]) -> None:
     """Raise an error unless tensors are all the weights of a biLM, in our names and shapes."""
-    require_tensors(path, parameter_shapes(config), found)
+    shapes = {name: tuple(tensor.shape) for name, tensor in found.items()}
+    require_shapes(path, parameter_shapes(config), shapes)
 
 
 def require_same_names(
@@ -213,9 +248,7 @@ def require_shape(path: Path, name: str, expected: Shape, found: Shape) -> None:
 
 
 def require_finite(path: Path, name: str, tensor: Tensor) -> None:
-    """Raise an error if a tensor has a NaN or an infinity; one on the meta device has no values."""
-    if tensor.is_meta:
-        return
+    """Raise an error if a tensor has a NaN or an infinity."""
     if torch.isfinite(tensor.sum()):  # a sum is quick, and no NaN or infinity escapes it
         return
     bad = int((~torch.isfinite(tensor)).sum())
@@ -226,46 +259,53 @@ def require_finite(path: Path, name: str, tensor: Tensor) -> None:
         )
 
 
-def _softmax_words(path: Path, softmax: Mapping[str, Tensor], config: ElmoConfig) -> int:
-    """Check a language model's output layer; return for how many words it is.
+def softmax_words(path: Path, shapes: Mapping[str, Shape], config: ElmoConfig) -> int:
+    """Check the shapes of a language model's output layer; return for how many words it is.
 
     Args:
-        path: The file it was read from.
-        softmax: See `Checkpoint.softmax`.
+        path: The file it is in.
+        shapes: Of the tensors of `Checkpoint.softmax`.
         config: Sizes.
     """
-    for name, tensor in softmax.items():
-        require_finite(path, f"softmax {name}", tensor)
-    if is_adaptive(softmax):
-        return _adaptive_words(softmax)
-    return _linear_words(path, softmax, config)
-
-
-def _linear_words(path: Path, softmax: Mapping[str, Tensor], config: ElmoConfig) -> int:
-    """Check the shapes of a plain output layer; returns for how many words it is."""
-    expected = {"weight", "bias"}
-    if not config.reads_characters:
-        expected &= set(softmax) | {"bias"}  # without a weight of its own: the table of words
-    if set(softmax) != expected:
+    words = _adaptive_words(path, shapes) if is_adaptive(shapes) else None
+    words = _linear_words(path, shapes, config) if words is None else words
+    if not 0 < words <= MOST_WORDS:
         raise WeightsError(
-            f"{path}: the softmax has {some_names(sorted(softmax))}, expected weight and bias"
+            f"{path}: the softmax is for {words:,} words, expected 1 to {MOST_WORDS:,}; the file "
+            "is damaged"
         )
-    bias = softmax["bias"]
-    words = bias.numel()
-    require_shape(path, "softmax bias", (words,), tuple(bias.shape))
-    if "weight" in softmax:
-        found = tuple(softmax["weight"].shape)
-        require_shape(path, "softmax weight", (words, config.projection_dim), found)
     return words
 
 
-def _adaptive_words(softmax: Mapping[str, Tensor]) -> int:
+def _linear_words(path: Path, shapes: Mapping[str, Shape], config: ElmoConfig) -> int:
+    """Check the shapes of a plain output layer; return for how many words it is."""
+    expected = {"weight", "bias"}
+    if not config.reads_characters:
+        expected &= set(shapes) | {"bias"}  # without a weight of its own: the table of words
+    if set(shapes) != expected:
+        raise WeightsError(
+            f"{path}: the softmax has {some_names(sorted(shapes))}, expected weight and bias"
+        )
+    words = math.prod(shapes["bias"])
+    require_shape(path, "softmax bias", (words,), shapes["bias"])
+    if "weight" in shapes:
+        require_shape(path, "softmax weight", (words, config.projection_dim), shapes["weight"])
+    return words
+
+
+def _adaptive_words(path: Path, shapes: Mapping[str, Shape]) -> int:
     """Return for how many words an adaptive softmax is.
 
     Its head has a row for each frequent word and each cluster of others.
     """
-    clusters = [t for name, t in softmax.items() if re.fullmatch(r"tail\.\d+\.1\.weight", name)]
-    return len(softmax["head.weight"]) - len(clusters) + sum(map(len, clusters))
+    for name, shape in shapes.items():
+        if len(shape) != (1 if name.endswith("bias") else 2):
+            raise WeightsError(
+                f"{path}: tensor 'softmax {name}' has shape {shape}, expected "
+                f"{'one axis' if name.endswith('bias') else 'two axes'}; the file is damaged"
+            )
+    clusters = [shape for name, shape in shapes.items() if _CLUSTER.fullmatch(name)]
+    return shapes["head.weight"][0] - len(clusters) + sum(shape[0] for shape in clusters)
 
 
 def some_names(names: list[str]) -> str:
@@ -274,7 +314,7 @@ def some_names(names: list[str]) -> str:
     return shown if len(names) <= 3 else f"{shown} and {len(names) - 3} more"
 
 
-def is_adaptive(softmax: Mapping[str, Tensor]) -> bool:
+def is_adaptive(softmax: Mapping[str, object]) -> bool:
     """Return whether the tensors of an output layer are those of an adaptive softmax."""
     return "head.weight" in softmax
 

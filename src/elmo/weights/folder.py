@@ -22,22 +22,24 @@ from torch import Tensor
 
 from elmo.config import ElmoConfig
 from elmo.errors import InputError, MissingFileError
-from elmo.model.bilm import Checkpoint
+from elmo.model.bilm import Checkpoint, parameter_shapes
 from elmo.model.cells import cell_class
 from elmo.model.word_lookup import WordLookup
-from elmo.runtime.files import read_json, replacing, write_text
+from elmo.runtime.files import replacing, write_text
+from elmo.runtime.input_files import read_json, read_text, split_lines
 from elmo.settings import OutputDtype
 from elmo.weights.card import CARD_JSON, README, model_card
 from elmo.weights.files import (
     LIST_PATTERNS,
+    Shape,
     StoredTensors,
     make_folder,
     read_alphabet,
     read_tensors,
     require_finite,
-    require_model,
     require_shape,
-    require_tensors,
+    require_shapes,
+    stored_shapes,
     write_lists,
 )
 from elmo.weights.formats import OURS, ModelFiles
@@ -55,41 +57,44 @@ PATTERNS = (OURS.options, "*.safetensors", LOOKUP_WORDS, CARD_JSON, *LIST_PATTER
 def read(files: ModelFiles) -> Checkpoint:
     """Read a model; its output layer stays in its file until it is used."""
     path = files.weights
-    config = ElmoConfig.from_dict(read_json(files.options))
+    config = ElmoConfig.from_dict(read_json(files.options), str(files.options))
     alphabet = read_alphabet(config, files)
-    tensors = read_tensors(path)
+    stored = stored_shapes(path)
+    warm_shapes = _warm_shapes(config) if all(name in stored for name in _WARM) else {}
+    weights = {name: shape for name, shape in stored.items() if name not in _WARM}
+    require_shapes(path, parameter_shapes(config), weights)
+    for name, shape in warm_shapes.items():
+        require_shape(path, name, shape, stored[name])
+    tensors = {name: tensor.float() for name, tensor in read_tensors(path).items()}
     warm = [tensors.pop(name) for name in _WARM if name in tensors]
-    require_model(path, config, tensors)
+    for name, tensor in zip(warm_shapes, warm, strict=False):
+        require_finite(path, name, tensor)
     softmax, lookup = path.with_name(SOFTMAX_FILE), path.with_name(LOOKUP_FILE)
     return Checkpoint(
         config=config,
-        tensors={name: tensor.float() for name, tensor in tensors.items()},
+        tensors=tensors,
         alphabet=alphabet,
-        warm_state=_checked_warm_state(path, config, *warm) if len(warm) == 2 else None,
+        warm_state=(warm[0], warm[1]) if warm_shapes else None,
         softmax=StoredTensors(softmax, "softmax") if softmax.exists() else {},
         lookup=_read_lookup(lookup, config) if lookup.exists() else None,
     )
 
 
-def _checked_warm_state(
-    path: Path, config: ElmoConfig, hidden: Tensor, memory: Tensor
-) -> tuple[Tensor, Tensor]:
+def _warm_shapes(config: ElmoConfig) -> dict[str, Shape]:
     widths = (config.projection_dim, cell_class(config.cell).memory_dim(config))
-    for name, part, width in zip(_WARM, (hidden, memory), widths, strict=True):
-        require_shape(path, name, (config.n_layers, 2, width), tuple(part.shape))
-        require_finite(path, name, part)
-    return hidden.float(), memory.float()
+    return {name: (config.n_layers, 2, width) for name, width in zip(_WARM, widths, strict=True)}
 
 
 def _read_lookup(path: Path, config: ElmoConfig) -> WordLookup:
     listed = path.with_name(LOOKUP_WORDS)
     if not listed.exists():
         raise MissingFileError(f"{path} is there, but not its {LOOKUP_WORDS} beside it")
-    tensors = {name: tensor.float() for name, tensor in read_tensors(path).items()}
-    words = listed.read_bytes().decode("utf-8").removesuffix("\n").split("\n")
-    width = tensors["vectors"].shape[-1]
+    words = split_lines(listed, read_text(listed, what="list of words"))
+    stored = stored_shapes(path)
+    width = stored["vectors"][-1] if stored.get("vectors") else 0
     expected = {"vectors": (len(words), width), "projection": (config.projection_dim, width)}
-    require_tensors(path, expected, tensors)
+    require_shapes(path, expected, stored)
+    tensors = {name: tensor.float() for name, tensor in read_tensors(path).items()}
     for name, tensor in tensors.items():
         require_finite(path, name, tensor)
     return WordLookup(words, tensors["vectors"], tensors["projection"], config.max_characters - 2)

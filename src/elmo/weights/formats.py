@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, cast, get_args
 
 from elmo.errors import ConfigError, MissingFileError, OutputExistsError
+from elmo.runtime.input_files import require_file
 from elmo.settings import OutputDtype
 
 if TYPE_CHECKING:
@@ -135,10 +136,23 @@ def load_checkpoint(
             Its shapes are checked all the same. Only our own format has a file for it.
     """
     format, files = find_model(path, options)
+    require_parts(files)
     checkpoint = format.code.read(files)
     from elmo.weights.files import completed
 
     return completed(replace(checkpoint, format=format.name), files, lazily)
+
+
+def require_parts(files: ModelFiles) -> None:
+    """Raise an error unless all parts of a model are regular files."""
+    for part, what in (
+        (files.options, "description of the model"),
+        (files.weights, "weights file"),
+        (files.vocabulary, "vocabulary file"),
+        (files.characters, "list of characters"),
+    ):
+        if part is not None:
+            require_file(part, what)
 
 
 def find_model(path: Path | str, options: Path | str | None = None) -> tuple[Format, ModelFiles]:

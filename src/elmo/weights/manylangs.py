@@ -18,7 +18,8 @@ Files are read with PyTorch's restricted unpickler, which builds tensors and not
 from __future__ import annotations
 
 import math
-import pickle
+import re
+import zipfile
 from collections.abc import Mapping
 from pathlib import Path, PurePath
 from typing import Any
@@ -26,15 +27,31 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from elmo.config import ElmoConfig
-from elmo.errors import ConfigError, InputError, MissingFileError, WeightsError
+from elmo.config import MOST_CELLS, WIDEST_CHARACTER, ElmoConfig
+from elmo.errors import ConfigError, InputError, WeightsError
 from elmo.model.bilm import Checkpoint
 from elmo.model.word_lookup import WordLookup
-from elmo.runtime.files import read_json
+from elmo.runtime.input_files import (
+    damage_errors,
+    read_json,
+    read_text,
+    require_file,
+    split_lines,
+)
+from elmo.settings import require
 from elmo.text.alphabet import FIRST_CHARACTER, Alphabet
-from elmo.weights.files import require_model
+from elmo.weights.files import Shape, require_model, require_shape
 from elmo.weights.formats import MANYLANGS, ModelFiles
 
+_NEEDED_SIZES = (
+    "projection_dim",
+    "dim",
+    "n_layers",
+    "activation",
+    "filters",
+    "n_highway",
+    "max_characters_per_token",
+)
 _EMBEDDER = "token_embedder.pkl"
 _CHARACTERS = "char.dic"
 _WORDS = "word.dic"
@@ -61,10 +78,14 @@ _PUBLISHED_SIZES: dict[str, Any] = {
         "max_characters_per_token": 50,
     },
 }
+_CHARACTER_TABLE = "char_emb_layer.embedding.weight"
+_WORD_TABLE = "word_emb_layer.embedding.weight"
 _BOUNDARIES = ("<bos>", "<eos>")
+_UNKNOWN = "<oov>"
 # Which of their characters stand in our rows 1 to 6; begin and end of a word exchanged.
-_SPECIAL_ROWS = (*_BOUNDARIES, "<eow>", "<bow>", "<pad>", "<oov>")
+_SPECIAL_ROWS = (*_BOUNDARIES, "<eow>", "<bow>", "<pad>", _UNKNOWN)
 _BLANK = "\u3000"  # the word of a line that has none
+_ROW = re.compile(r"[0-9]{1,9}")
 _NEVER = -1e4  # a gate that no float opens
 
 
@@ -78,14 +99,18 @@ def read(files: ModelFiles) -> Checkpoint:
     words = _read_dictionary(folder / _WORDS) if sizes["word_dim"] else None
     alphabet = Alphabet(_single_characters(folder / _CHARACTERS, characters))
     config = _config(sizes, alphabet, with_words=words is not None)
-    try:
-        tensors = _layers(encoder, config)
-        tensors |= _character_tensors(embedder, config, characters, alphabet, words)
-        lookup = None if words is None else _lookup(embedder, config, words)
-    except KeyError as error:
-        raise WeightsError(
-            f"{folder}: the weights have no {error.args[0]!r}; expected those of ELMoForManyLangs"
-        ) from None
+    word_dim = sizes["word_dim"] if words is not None else 0
+    _require_their_shapes(files.weights, encoder, _encoder_shapes(config))
+    _require_their_shapes(
+        folder / _EMBEDDER, embedder, _embedder_shapes(embedder, config, word_dim)
+    )
+    _require_rows(folder / _CHARACTERS, characters, embedder[_CHARACTER_TABLE])
+    tensors = _layers(encoder, config)
+    lookup = None
+    if words is not None:
+        _require_rows(folder / _WORDS, words, embedder[_WORD_TABLE])
+        lookup = _lookup(embedder, config, words)
+    tensors |= _character_tensors(embedder, config, characters, alphabet, words)
     require_model(folder, config, tensors)
     return Checkpoint(config=config, tensors=tensors, alphabet=alphabet, lookup=lookup)
 
@@ -96,50 +121,78 @@ def read(files: ModelFiles) -> Checkpoint:
 def _read_sizes(folder: Path, description: Mapping[str, Any]) -> dict[str, Any]:
     """Find the sizes of a model; only the last part of the path that its author used matters."""
     named = PurePath(str(description.get("config_path", ""))).name
-    content: Any = _PUBLISHED_SIZES
-    for name in (named, _SIZES_FILE):
-        if name and (folder / name).is_file():
-            content = read_json(folder / name)
-            break
+    there = {path.name for path in folder.iterdir()}
+    found = next((name for name in (named, _SIZES_FILE) if name in there), None)
+    content: Any = _PUBLISHED_SIZES if found is None else read_json(folder / found)
+    where = folder / (found or MANYLANGS.options)
     try:
         encoder, embedder = content["encoder"], content["token_embedder"]
         kinds = encoder["name"].lower(), embedder["name"].lower()
     except (KeyError, TypeError, AttributeError) as error:
-        raise ConfigError(f"{folder}: the sizes of the model are not understood: {error}") from None
+        raise ConfigError(f"{where}: the sizes of the model are not understood: {error}") from None
     if kinds != ("elmo", "cnn") or not embedder.get("char_dim"):
         raise ConfigError(
-            f"{folder}: encoder {kinds[0]!r} and token embedder {kinds[1]!r} with char_dim "
+            f"{where}: encoder {kinds[0]!r} and token embedder {kinds[1]!r} with char_dim "
             f"{embedder.get('char_dim')!r}; only 'elmo' and 'cnn' over characters are read"
         )
-    return {**encoder, **embedder}
+    sizes = {**encoder, **embedder}
+    for name, most in (("char_dim", WIDEST_CHARACTER - len(_BOUNDARIES)), ("word_dim", MOST_CELLS)):
+        value = sizes.get(name, 0)
+        in_range = isinstance(value, int) and 0 <= value <= most
+        require(f"{where}: {name}", value, f"a whole number from 0 to {most:,}", in_range)
+        sizes[name] = value
+    for name in _NEEDED_SIZES:
+        if name not in sizes:
+            raise ConfigError(f"{where}: {name!r} is missing; it is needed to load the weights")
+    filters = sizes["filters"]
+    require(f"{where}: filters", filters, "a list", isinstance(filters, list))
+    return sizes
 
 
 def _read_pickle(path: Path) -> dict[str, Tensor]:
-    if not path.is_file():
-        raise MissingFileError(f"no such file: {path}")
-    try:
+    """Read named tensors, whose values are all in the file: no larger than it, and no views."""
+    require_file(path)
+    with damage_errors(path, "file of tensors", WeightsError):
+        _require_plain_archive(path)
         content = torch.load(path, map_location="cpu", weights_only=True)
-    except (pickle.UnpicklingError, RuntimeError, EOFError, ValueError, OSError) as error:
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise WeightsError(f"{path} is not a readable file of tensors: {reason}") from None
     if not isinstance(content, dict) or not all(
-        isinstance(tensor, Tensor) for tensor in content.values()
+        isinstance(name, str) and _is_plain(tensor) for name, tensor in content.items()
     ):
         raise WeightsError(f"{path} holds something other than named tensors")
     return {name: tensor.float() for name, tensor in content.items()}
 
 
+def _require_plain_archive(path: Path) -> None:
+    """Raise an error if a file of new PyTorch is compressed, which PyTorch never does."""
+    if not zipfile.is_zipfile(path):
+        return
+    with zipfile.ZipFile(path) as archive:
+        if any(member.compress_type != zipfile.ZIP_STORED for member in archive.infolist()):
+            raise WeightsError(
+                f"{path} is compressed inside, expected a file that torch.save wrote"
+            )
+
+
+def _is_plain(tensor: object) -> bool:
+    """Return whether something is a tensor of floating-point numbers, each with its own memory."""
+    return (
+        isinstance(tensor, Tensor)
+        and tensor.layout == torch.strided
+        and tensor.device.type == "cpu"
+        and tensor.dtype in (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+        and tensor.untyped_storage().nbytes() >= tensor.numel() * tensor.element_size()
+    )
+
+
 def _read_dictionary(path: Path) -> dict[str, int]:
     """Read lines of a word or character, a tab and its row."""
-    if not path.is_file():
-        raise MissingFileError(f"no such file: {path}")
     rows: dict[str, int] = {}
-    for number, line in enumerate(path.read_text(encoding="utf-8").split("\n"), start=1):
+    for number, line in enumerate(split_lines(path, read_text(path)), start=1):
         parts = line.strip().split("\t")
         if parts == [""]:
             continue
         entry, row = (_BLANK, parts[0]) if len(parts) == 1 else (parts[0], parts[-1])
-        if not row.isdigit():
+        if not _ROW.fullmatch(row):
             raise InputError(f"{path}, line {number}: {line[:40]!r} has no number at its end")
         rows[entry] = int(row)
     return rows
@@ -162,7 +215,6 @@ def _single_characters(path: Path, characters: Mapping[str, int]) -> list[str]:
 
 def _config(sizes: Mapping[str, Any], alphabet: Alphabet, *, with_words: bool) -> ElmoConfig:
     extra = len(_BOUNDARIES) if with_words else 0
-    filters = [tuple(pair) for pair in sizes["filters"]]
     return ElmoConfig(
         dim=sizes["dim"],
         projection_dim=sizes["projection_dim"],
@@ -170,12 +222,64 @@ def _config(sizes: Mapping[str, Any], alphabet: Alphabet, *, with_words: bool) -
         cell_clip=sizes.get("cell_clip"),
         proj_clip=sizes.get("proj_clip"),
         char_dim=sizes["char_dim"] + extra,
-        filters=tuple(filters + ([(1, extra)] if extra else [])),
+        filters=tuple([*sizes["filters"], *([(1, extra)] if extra else [])]),
         activation=sizes["activation"],
         n_highway=sizes["n_highway"],
         max_characters=sizes["max_characters_per_token"],
         n_characters=alphabet.n_characters,
     )
+
+
+def _require_their_shapes(
+    path: Path, found: Mapping[str, Tensor], expected: Mapping[str, Shape]
+) -> None:
+    """Raise an error unless a file has all tensors that the sizes ask for; others do no harm."""
+    for name, shape in expected.items():
+        if name not in found:
+            raise WeightsError(
+                f"{path}: the weights have no {name!r}; expected those of ELMoForManyLangs"
+            )
+        require_shape(path, name, shape, tuple(found[name].shape))
+
+
+def _encoder_shapes(config: ElmoConfig) -> dict[str, Shape]:
+    """Return the shapes of the layers, under their names."""
+    gates, width = 4 * config.dim, config.projection_dim
+    return {
+        f"{direction}_layer_{layer}.{name}": shape
+        for direction in ("forward", "backward")
+        for layer in range(config.n_layers)
+        for name, shape in (
+            ("input_linearity.weight", (gates, width)),
+            ("state_linearity.weight", (gates, width)),
+            ("state_linearity.bias", (gates,)),
+            ("state_projection.weight", (width, config.dim)),
+        )
+    }
+
+
+def _embedder_shapes(
+    embedder: Mapping[str, Tensor], config: ElmoConfig, word_dim: int
+) -> dict[str, Shape]:
+    """Return the shapes of the character encoder, under their names; tables have any length."""
+    extra = len(_BOUNDARIES) if word_dim else 0
+    char_dim, n_filters = config.char_dim - extra, config.n_filters - extra
+
+    def length(name: str) -> int:
+        return len(embedder[name]) if name in embedder and embedder[name].dim() else 0
+
+    shapes: dict[str, Shape] = {_CHARACTER_TABLE: (length(_CHARACTER_TABLE), char_dim)}
+    if word_dim:
+        shapes[_WORD_TABLE] = (length(_WORD_TABLE), word_dim)
+    for i, (width, number) in enumerate(config.filters[: len(config.filters) - bool(extra)]):
+        shapes[f"convolutions.{i}.weight"] = (number, char_dim, width)
+        shapes[f"convolutions.{i}.bias"] = (number,)
+    for k in range(config.n_highway):
+        shapes[f"highways._layers.{k}.weight"] = (2 * n_filters, n_filters)
+        shapes[f"highways._layers.{k}.bias"] = (2 * n_filters,)
+    shapes["projection.weight"] = (config.projection_dim, word_dim + n_filters)
+    shapes["projection.bias"] = (config.projection_dim,)
+    return shapes
 
 
 def _layers(encoder: Mapping[str, Tensor], config: ElmoConfig) -> dict[str, Tensor]:
@@ -202,7 +306,7 @@ def _character_tensors(
     words: Mapping[str, int] | None,
 ) -> dict[str, Tensor]:
     extra = 0 if words is None else len(_BOUNDARIES)
-    table = _table(embedder["char_emb_layer.embedding.weight"], config, characters, alphabet)
+    table = _table(embedder[_CHARACTER_TABLE], config, characters, alphabet)
     for place in range(extra):  # a feature that only this boundary's character has
         table[1 + place, config.char_dim - extra + place] = 1
     tensors = {"words.embedding.weight": table}
@@ -230,7 +334,6 @@ def _table(
     theirs: Tensor, config: ElmoConfig, characters: Mapping[str, int], alphabet: Alphabet
 ) -> Tensor:
     """Put the vectors of characters in the order of our ids, `(n_characters, char_dim)`."""
-    _require_rows(_CHARACTERS, characters, theirs)
     table = torch.zeros(config.n_characters, config.char_dim)
     rows = [characters[name] for name in (*_SPECIAL_ROWS, *alphabet.characters)]
     assert len(_SPECIAL_ROWS) == FIRST_CHARACTER - 1
@@ -238,11 +341,14 @@ def _table(
     return table
 
 
-def _require_rows(name: str, dictionary: Mapping[str, int], vectors: Tensor) -> None:
+def _require_rows(path: Path, dictionary: Mapping[str, int], vectors: Tensor) -> None:
+    """Raise an error unless there is a vector for each entry, unknown ones among them."""
+    if _UNKNOWN not in dictionary:
+        raise InputError(f"{path} lacks {_UNKNOWN}; does it belong to this model?")
     highest = max(dictionary.values())
     if highest >= len(vectors):
         raise WeightsError(
-            f"{name} has a row {highest}, but there are only {len(vectors)} vectors; does it "
+            f"{path} has a row {highest}, but there are only {len(vectors)} vectors; does it "
             "belong to this model?"
         )
 
@@ -265,15 +371,14 @@ def _projection_with_boundaries(
     embedder: Mapping[str, Tensor], config: ElmoConfig, words: Mapping[str, int]
 ) -> tuple[Tensor, Tensor]:
     """Return weights over filters and detectors, and the bias of an unknown word."""
-    vectors = embedder["word_emb_layer.embedding.weight"]
-    _require_rows(_WORDS, words, vectors)
+    vectors = embedder[_WORD_TABLE]
     weight = embedder["projection.weight"]
     width = vectors.shape[1]
     of_words, of_characters = weight[:, :width], weight[:, width:]
-    unknown = vectors[words["<oov>"]]
+    unknown = vectors[words[_UNKNOWN]]
     response = 1.0 if config.activation == "relu" else math.tanh(1.0)
     terms = [
-        of_words @ (vectors[words.get(name, words["<oov>"])] - unknown) / response
+        of_words @ (vectors[words.get(name, words[_UNKNOWN])] - unknown) / response
         for name in _BOUNDARIES
     ]
     bias = embedder["projection.bias"] + of_words @ unknown
@@ -283,8 +388,8 @@ def _projection_with_boundaries(
 def _lookup(
     embedder: Mapping[str, Tensor], config: ElmoConfig, words: Mapping[str, int]
 ) -> WordLookup:
-    vectors = embedder["word_emb_layer.embedding.weight"]
-    known = [word for word in words if word not in ("<oov>", *_BOUNDARIES)]
-    differences = vectors[[words[word] for word in known]] - vectors[words["<oov>"]]
+    vectors = embedder[_WORD_TABLE]
+    known = [word for word in words if word not in (_UNKNOWN, *_BOUNDARIES)]
+    differences = vectors[[words[word] for word in known]] - vectors[words[_UNKNOWN]]
     projection = embedder["projection.weight"][:, : vectors.shape[1]].contiguous()
     return WordLookup(known, differences, projection, config.max_characters - 2)

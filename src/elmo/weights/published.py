@@ -19,9 +19,11 @@ import torch
 from torch import Tensor
 
 from elmo.config import ElmoConfig
-from elmo.errors import ConfigError, ElmoError, ElmoWarning, MissingFileError, WeightsError
+from elmo.errors import ConfigError, ElmoWarning, MissingFileError
 from elmo.model.bilm import Checkpoint
-from elmo.runtime.files import read_json, replacing, write_text
+from elmo.runtime.files import write_text
+from elmo.runtime.hdf5_files import dataset_of, reading_hdf5, writing_hdf5
+from elmo.runtime.input_files import read_json, require_file
 from elmo.settings import OutputDtype
 from elmo.weights.files import (
     LIST_PATTERNS,
@@ -30,6 +32,7 @@ from elmo.weights.files import (
     read_alphabet,
     require_same_names,
     require_shape,
+    softmax_words,
     write_lists,
 )
 from elmo.weights.formats import HDF5, ModelFiles
@@ -53,6 +56,7 @@ def find(path: Path) -> tuple[Path, Path] | None:
 def _is_hdf5(path: Path) -> bool:
     if path.suffix in _ENDINGS:
         return True
+    require_file(path, "weights file")
     with path.open("rb") as file:
         return file.read(len(_SIGNATURE)) == _SIGNATURE
 
@@ -93,27 +97,16 @@ def _find_options(weights: Path) -> Path:
 def read(files: ModelFiles) -> Checkpoint:
     """Read a model and, if the file has one, its output layer."""
     options, path = read_json(files.options), files.weights
-    try:
-        with h5py.File(path, "r") as file:
-            stored = _stored_names(file)
-            config = ElmoConfig.from_options(_with_word_count(options, file, stored))
-            return Checkpoint(
-                config=config,
-                alphabet=read_alphabet(config, files),
-                tensors=_read_rows(path, file, stored, tensor_table(config)),
-                softmax={
-                    ours: _read_dataset(file[stored[theirs]])
-                    for ours, theirs in _SOFTMAX
-                    if theirs in stored
-                },
-            )
-    except ElmoError:
-        raise
-    except (OSError, RuntimeError, KeyError, TypeError, ValueError) as error:
-        # h5py raises any of these, depending on where in the file the damage is.
-        raise WeightsError(
-            f"{path} is not a readable HDF5 file (damaged or cut short?): {error}"
-        ) from None
+    with reading_hdf5(path, "weights file") as file:
+        stored = _stored_names(file)
+        options = _with_word_count(options, path, file, stored)
+        config = ElmoConfig.from_options(options, str(files.options))
+        return Checkpoint(
+            config=config,
+            alphabet=read_alphabet(config, files),
+            tensors=_read_rows(path, file, stored, tensor_table(config)),
+            softmax=_read_softmax(path, file, stored, config),
+        )
 
 
 def _stored_names(file: h5py.File) -> dict[str, str]:
@@ -124,17 +117,18 @@ def _stored_names(file: h5py.File) -> dict[str, str]:
 
 
 def _with_word_count(
-    options: Mapping[str, Any], file: h5py.File, stored: Mapping[str, str]
+    options: Mapping[str, Any], path: Path, file: h5py.File, stored: Mapping[str, str]
 ) -> Mapping[str, Any]:
     """Fill in the vocabulary size of a word model, which not every description states."""
     if options.get("char_cnn") is not None or "n_tokens_vocab" in options:
         return options
     if "embedding" not in stored:
         raise ConfigError(
-            "options.json has no 'char_cnn' and the weights have no 'embedding': "
+            f"{path}: the options have no 'char_cnn' and the weights no 'embedding': "
             "the model reads neither characters nor words"
         )
-    return {**options, "n_tokens_vocab": int(file[stored["embedding"]].shape[0])}
+    shape = dataset_of(path, file, stored["embedding"]).shape
+    return {**options, "n_tokens_vocab": int(shape[0]) if shape else 0}
 
 
 def _read_rows(
@@ -154,19 +148,40 @@ def _read_rows(
         {name for name in stored if re.match(r"(RNN_|CNN|char_embed$)(?!.*Adagrad)", name)},
         kept=set(stored),
     )
+    # All shapes before the first value, so that nothing is read of a file that will be refused.
+    datasets = {row.stored: dataset_of(path, file, stored[row.stored]) for row in table}
+    for row in table:
+        expected, found = row.stored_shape, datasets[row.stored].shape
+        if not (row.stored == "char_embed" and found == (expected[0] + 1, *expected[1:])):
+            require_shape(path, row.stored, expected, found)
     tensors: dict[str, Tensor] = {}
     for row in table:
-        values = _read_dataset(file[stored[row.stored]])
+        values = _values(datasets[row.stored])
         if row.stored == "char_embed" and values.shape[0] == row.stored_shape[0] + 1:
             # Some exports carry the masked row already (262 rows); it must be zero.
             values = values[1:] if not values[0].any() else values
-        require_shape(path, row.stored, row.stored_shape, tuple(values.shape))
+            require_shape(path, row.stored, row.stored_shape, tuple(values.shape))
         for name, part in zip(row.ours, row.read(values), strict=True):
             tensors[name] = part.contiguous()
     return tensors
 
 
-def _read_dataset(dataset: h5py.Dataset) -> Tensor:
+def _read_softmax(
+    path: Path, file: h5py.File, stored: Mapping[str, str], config: ElmoConfig
+) -> dict[str, Tensor]:
+    """Read the output layer, if there is one; see `Checkpoint.softmax`."""
+    datasets = {
+        ours: dataset_of(path, file, stored[theirs])
+        for ours, theirs in _SOFTMAX
+        if theirs in stored
+    }
+    if datasets:
+        shapes = {ours: tuple(dataset.shape) for ours, dataset in datasets.items()}
+        softmax_words(path, shapes, config)
+    return {ours: _values(dataset) for ours, dataset in datasets.items()}
+
+
+def _values(dataset: h5py.Dataset) -> Tensor:
     return torch.from_numpy(np.asarray(dataset[...], dtype=np.float32))
 
 
@@ -186,7 +201,7 @@ def write(checkpoint: Checkpoint, folder: Path, dtype: OutputDtype) -> None:
             "which the format hdf5 has no place; choose the format elmo"
         )
     make_folder(folder)
-    with replacing(folder / HDF5.weights) as path, h5py.File(path, "w") as file:
+    with writing_hdf5(folder / HDF5.weights) as file:
         for row in tensor_table(checkpoint.config):
             values = row.write(tuple(checkpoint.tensors[name] for name in row.ours))
             file.create_dataset(row.stored, data=values.contiguous().numpy())

@@ -15,14 +15,15 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from elmo.config import MOST_CELLS, MOST_WORDS
 from elmo.errors import (
-    ElmoError,
     InputError,
     MissingFileError,
     OutputExistsError,
     WeightsError,
 )
-from elmo.runtime.files import replacing
+from elmo.runtime.hdf5_files import dataset_of, reading_hdf5, writing_hdf5
+from elmo.runtime.input_files import MOST_LIST_BYTES
 from elmo.text.vocabulary import Vocabulary
 
 EMBEDDING = "embedding"
@@ -30,6 +31,7 @@ WORDS = "words"
 FINGERPRINT = "model_sha256"
 
 _CHECKED_WORDS = 8
+_WORDS_AT_A_TIME = 1024
 
 
 class TokenFile:
@@ -42,24 +44,15 @@ class TokenFile:
 
     def __init__(self, path: Path | str, vocabulary: Vocabulary | None = None) -> None:
         self.path = Path(path)
-        if not self.path.is_file():
-            raise MissingFileError(f"no such token file: {path}")
-        try:
-            with h5py.File(self.path, "r") as file:
-                if EMBEDDING not in file:
-                    raise WeightsError(f"{path} has no dataset '{EMBEDDING}'; is it a token file?")
-                self._rows = _mapped(self.path, file[EMBEDDING])
-                self.fingerprint: str | None = file.attrs.get(FINGERPRINT)
-                if vocabulary is None:
-                    vocabulary = _vocabulary_inside(self.path, file)
-        except ElmoError:
-            raise
-        except (OSError, RuntimeError, KeyError, TypeError, ValueError) as error:
-            raise WeightsError(f"{path} is not a readable HDF5 file: {error}") from None
-        if len(vocabulary) != len(self._rows):
-            raise WeightsError(
-                f"{path} has {len(self._rows)} rows, but the vocabulary has {len(vocabulary)} words"
-            )
+        with reading_hdf5(self.path, "token file") as file:
+            if EMBEDDING not in file:
+                raise WeightsError(f"{path} has no dataset '{EMBEDDING}'; is it a token file?")
+            dataset = dataset_of(self.path, file, EMBEDDING)
+            self.fingerprint = _fingerprint(file)
+            if vocabulary is None:
+                vocabulary = _vocabulary_inside(self.path, file)
+            _require_shape(self.path, dataset, vocabulary)
+            self._rows = _mapped(self.path, dataset)
         self.vocabulary = vocabulary
 
     @property
@@ -132,7 +125,7 @@ def write_token_file(
     for line, word in enumerate(words, start=1):
         if "\0" in word or any("\ud800" <= character <= "\udfff" for character in word):
             raise InputError(f"line {line}: {word!r} cannot be stored, it has no UTF-8 text form")
-    with replacing(path) as temporary, h5py.File(temporary, "w") as file:
+    with writing_hdf5(path) as file:
         start = 0
         for block in blocks:
             if not start:
@@ -143,10 +136,28 @@ def write_token_file(
         file.attrs[FINGERPRINT] = fingerprint
 
 
+def _fingerprint(file: h5py.File) -> str | None:
+    """Return the fingerprint of the model that made a file, if the file has it as a text."""
+    found = file.attrs.get(FINGERPRINT) if FINGERPRINT in file.attrs else None
+    return found if isinstance(found, str) else None
+
+
+def _require_shape(path: Path, dataset: h5py.Dataset, vocabulary: Vocabulary) -> None:
+    """Raise an error unless a dataset has a row for each word; nothing is read."""
+    shape = dataset.shape
+    if len(shape) != 2 or not 1 <= shape[1] <= MOST_CELLS:
+        raise WeightsError(
+            f"{path}: '{EMBEDDING}' has shape {shape}, expected two axes: words, and up to "
+            f"{MOST_CELLS:,} values of each"
+        )
+    if len(vocabulary) != shape[0]:
+        raise WeightsError(
+            f"{path} has {shape[0]} rows, but the vocabulary has {len(vocabulary)} words"
+        )
+
+
 def _mapped(path: Path, dataset: h5py.Dataset) -> npt.NDArray[np.float32]:
     """Map a dataset into memory instead of reading it, where its layout allows."""
-    if dataset.ndim != 2:
-        raise WeightsError(f"{path}: '{EMBEDDING}' has shape {dataset.shape}, expected two axes")
     offset = dataset.id.get_offset()
     if offset is None or dataset.dtype != np.float32:  # compressed, chunked or of another type
         return np.asarray(dataset[...], dtype=np.float32)
@@ -154,8 +165,26 @@ def _mapped(path: Path, dataset: h5py.Dataset) -> npt.NDArray[np.float32]:
 
 
 def _vocabulary_inside(path: Path, file: h5py.File) -> Vocabulary:
+    """Read the words in a file, some at a time: each may point at the same long text."""
     if WORDS not in file:
         raise MissingFileError(
             f"{path} does not say which words its rows are: give its vocabulary file too"
         )
-    return Vocabulary(file[WORDS].asstr()[...].tolist())
+    dataset = dataset_of(path, file, WORDS, kinds="O")
+    if dataset.ndim != 1 or len(dataset) > MOST_WORDS or not h5py.check_string_dtype(dataset.dtype):
+        raise WeightsError(
+            f"{path}: '{WORDS}' has shape {dataset.shape} and type {dataset.dtype}, expected up to "
+            f"{MOST_WORDS:,} texts"
+        )
+    words: list[str] = []
+    size = 0
+    for start in range(0, len(dataset), _WORDS_AT_A_TIME):
+        some = dataset.asstr()[start : start + _WORDS_AT_A_TIME].tolist()
+        size += sum(map(len, some))
+        if size > MOST_LIST_BYTES:
+            raise WeightsError(
+                f"{path}: '{WORDS}' has more than {MOST_LIST_BYTES:,} characters, which no "
+                "vocabulary has; the file is damaged"
+            )
+        words += some
+    return Vocabulary(words)

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from html import escape
 from pathlib import Path
 
-from elmo.runtime.files import read_json
+from elmo.runtime.input_files import read_json
 from elmo.runtime.tables import NOTHING, text_table
 from elmo.training.corpus.shards import SplitCounts
 

@@ -1,0 +1,160 @@
+"""HDF5 files: read when they may lie, written when the disk may be full.
+
+A dataset of a few bytes may claim any shape: what was never written reads as a fill value, and what
+is compressed may grow a thousandfold. Its values may also lie in another file. All of that is known
+from the header, and refused before memory is taken.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+import h5py
+
+from elmo.errors import WeightsError
+from elmo.runtime.files import output_errors, replacing
+from elmo.runtime.input_files import damage_errors, require_file
+
+HIGHEST_RATIO = 200
+"""How many times larger than in the file values may be: weights hardly shrink at all."""
+_SMALL = 2**24
+"""Bytes that values may have whatever the ratio: zeros shrink a lot."""
+
+
+# --- reading --------------------------------------------------------------------------------------
+
+
+@contextmanager
+def reading_hdf5(path: Path, what: str = "HDF5 file") -> Iterator[h5py.File]:
+    """Open a regular HDF5 file; whatever h5py raises in the block becomes a `WeightsError`.
+
+    Args:
+        path: The file.
+        what: What it is, for messages.
+    """
+    require_file(path, what)
+    with damage_errors(path, "HDF5 file", WeightsError), h5py.File(path, "r") as file:
+        yield file
+
+
+def dataset_of(path: Path, file: h5py.File, name: str, kinds: str = "f") -> h5py.Dataset:
+    """Return a dataset whose values are in the file itself and can be read without harm.
+
+    Args:
+        path: Path of the file, for messages.
+        file: The open file.
+        name: Name of the dataset.
+        kinds: Kinds of NumPy types that are expected: `f` for floating-point numbers.
+    """
+    link = file.get(name, getlink=True)
+    dataset = file[name] if isinstance(link, h5py.HardLink) else None
+    if not isinstance(dataset, h5py.Dataset):
+        raise WeightsError(f"{path}: '{name}' is no dataset of this file; get the file again")
+    if dataset.is_virtual or dataset.external:
+        raise WeightsError(
+            f"{path}: the values of '{name}' are in other files, which are not read; expected all "
+            "values in this one"
+        )
+    if dataset.dtype.kind not in kinds or dataset.shape is None:
+        raise WeightsError(
+            f"{path}: '{name}' has values of the type {dataset.dtype}, expected floating-point "
+            "numbers"
+        )
+    _require_stored(path, name, dataset)
+    return dataset
+
+
+def _require_stored(path: Path, name: str, dataset: h5py.Dataset) -> None:
+    """Raise an error if a dataset is far larger than what the file has of it."""
+    itemsize = dataset.dtype.itemsize
+    claimed = math.prod(dataset.shape) * itemsize
+    chunk = math.prod(dataset.chunks or (1,)) * itemsize  # is unpacked as a whole
+    stored = dataset.id.get_storage_size()
+    if max(claimed, chunk) > max(_SMALL, HIGHEST_RATIO * stored):
+        raise WeightsError(
+            f"{path}: '{name}' claims the shape {dataset.shape}, {claimed:,} bytes, but the file "
+            f"has {stored:,} bytes of it; it is damaged or was never filled"
+        )
+
+
+# --- writing --------------------------------------------------------------------------------------
+
+
+@contextmanager
+def writing_hdf5(path: Path) -> Iterator[h5py.File]:
+    """Write an HDF5 file atomically; see `files.replacing`.
+
+    The HDF5 library does not survive a disk that is full: it crashes when the file is closed. So
+    it never learns of it: `_PatientFile` remembers the error, which is raised at the end of the
+    block.
+    """
+    with replacing(path) as temporary:
+        with output_errors(path), temporary.open("w+b", buffering=0) as raw:
+            patient = _PatientFile(raw)
+            with h5py.File(patient, "w") as file:
+                yield file
+            patient.require_written()
+
+
+class _PatientFile:
+    """A new file, with the methods that h5py calls; after an error, changes are ignored.
+
+    Args:
+        file: The file, without a buffer.
+    """
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+        self._error: OSError | None = None
+
+    def require_written(self) -> None:
+        """Raise the first error, if there was one."""
+        if self._error is not None:
+            raise self._error
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        """Set the position, and return it."""
+        return self._file.seek(offset, whence)
+
+    def tell(self) -> int:
+        """Return the position."""
+        return self._file.tell()
+
+    def read(self, size: int = -1) -> bytes:
+        """Read so many bytes, or all that are left."""
+        return self._file.read(size)
+
+    def readinto(self, buffer: Any) -> int:
+        """Fill a buffer, with zeros where nothing was written; return its size."""
+        view = memoryview(buffer).cast("B")
+        content = self._file.read(len(view))
+        view[:] = content.ljust(len(view), b"\0")
+        return len(view)
+
+    def write(self, content: Any) -> int:
+        """Write all bytes, unless there was an error; return how many they are."""
+        view = memoryview(content).cast("B")
+        rest = view
+        while rest and self._error is None:
+            try:
+                rest = rest[self._file.write(rest) :]
+            except OSError as error:
+                self._error = error
+        return len(view)
+
+    def truncate(self, size: int) -> int:
+        """Set the size, unless there was an error; return it."""
+        if self._error is None:
+            try:
+                self._file.truncate(size)
+            except OSError as error:
+                self._error = error
+        return size
+
+    def flush(self) -> None:
+        """Do nothing: there is no buffer."""
