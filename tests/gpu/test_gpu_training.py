@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from backends.gpu.kernels import (
-    test_lstm_cell,
     test_sampled_softmax,
+    test_training_cell,
     test_training_model,
     test_words,
 )
@@ -51,22 +51,22 @@ def error(one, other):
     ],
 )
 def test_the_lstm_equals_plain_code(sizes, time, rows, restarts):
-    layers = test_lstm_cell.make_layers(GPU, **sizes)
-    inputs = test_lstm_cell.make_inputs(layers, time, rows, restarts)
-    test_lstm_cell.compare(layers, *inputs, rtol=1e-3, atol=1e-3)
+    layers = test_training_cell.make_layers(GPU, **sizes)
+    inputs = test_training_cell.make_inputs(layers, time, rows, restarts)
+    test_training_cell.compare(layers, *inputs, rtol=1e-3, atol=1e-3)
 
 
 @pytest.mark.parametrize("sizes", [(128, 1024), (512, 4096)])
 def test_the_lstm_in_bfloat16_is_close_to_float32(sizes):
     width, dim = sizes
-    layers = test_lstm_cell.make_layers(
+    layers = test_training_cell.make_layers(
         GPU, dim=dim, projection_dim=width, cell_clip=3.0, proj_clip=3.0
     )
     for layer in layers:
         layer.reset_parameters()
-    inputs, state, keep = test_lstm_cell.make_inputs(layers, 5, 33)
+    inputs, state, keep = test_training_cell.make_inputs(layers, 5, 33)
     weights = torch.randn_like(inputs)
-    plain = test_lstm_cell.run(layers, inputs, state, keep, weights, False)
+    plain = test_training_cell.run(layers, inputs, state, keep, weights, False)
     with torch.autocast(GPU, torch.bfloat16):
         outputs, end = run_layer(layers, inputs, state, keep, fused=True)
     loss = (outputs.float() * weights).sum()

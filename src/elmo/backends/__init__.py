@@ -2,7 +2,7 @@
 
 - `base`: the contract, the cache of word vectors in host memory, the table of filter responses.
 - `plain`: plain PyTorch on any device, for every cell.
-- `cpu`: a C++ kernel built on this machine, or oneDNN.
+- `cpu`: a C++ kernel built on this machine, else oneDNN or plain products.
 - `gpu`: Triton kernels and CUDA graphs; also the kernels of training.
 """
 

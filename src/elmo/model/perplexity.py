@@ -1,4 +1,7 @@
-"""Perplexity: one definition for every command that states one."""
+"""Perplexity: one definition for `elmo perplexity`, `train`, `finetune` and the cards of models.
+
+The mean of both directions is geometric everywhere: exp of the mean of their losses.
+"""
 
 from __future__ import annotations
 

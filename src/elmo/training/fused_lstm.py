@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.autograd.graph import increment_version
 
-from elmo.backends.gpu.kernels.lstm_cell import (
+from elmo.backends.gpu.kernels.training_cell import (
     cell_backward,
     cell_forward,
     hidden_backward,

@@ -217,7 +217,7 @@ def product_bytes(config: ElmoConfig, dtype: torch.dtype) -> int:
 
 
 class ProductLimits(NamedTuple):
-    """How many bytes input products may take."""
+    """How many bytes input products may take; batches are limited by `Backend.limits`."""
 
     table: int
     """Those of all distinct words."""

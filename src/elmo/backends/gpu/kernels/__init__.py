@@ -13,7 +13,7 @@ For training:
 
 - `character_windows`: filters over characters, forward and backward pass.
 - `highway`: the elementwise part of a highway layer.
-- `lstm_cell`: the elementwise parts of an LSTM step over streams.
+- `training_cell`: the elementwise parts of an LSTM step over streams.
 - `sampled_softmax`: the loss of a sampled softmax.
 - `small_lstm`: a whole LSTM in one launch, for task heads.
 

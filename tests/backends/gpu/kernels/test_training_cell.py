@@ -84,7 +84,7 @@ def test_no_rows_are_no_trouble():
 
 
 def test_more_cells_than_a_program_has(monkeypatch):
-    monkeypatch.setattr("elmo.backends.gpu.kernels.lstm_cell._MOST_CELLS", 4)
+    monkeypatch.setattr("elmo.backends.gpu.kernels.training_cell._MOST_CELLS", 4)
     layers = make_layers(dim=9, projection_dim=6)
     compare(layers, *make_inputs(layers, 2, 2))
 
