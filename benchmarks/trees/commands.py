@@ -231,7 +231,9 @@ def finetune(place: Place) -> Found:
 
 def _trained(out: Path) -> Found:
     yield "metrics", list(map(renamed, rows(out / "metrics.jsonl")))
-    yield "weights", contents(out / "last")
+    model = contents(out / "last")
+    model["config.json"] = without(model["config.json"], "tokenizer")  # older trees do not know it
+    yield "weights", model
 
 
 # --- tasks ----------------------------------------------------------------------------------------

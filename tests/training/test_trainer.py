@@ -607,11 +607,11 @@ def test_a_full_disk_stops_the_run_and_keeps_what_was_saved(corpus, tmp_path):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"batch_size": 10_000}, "smaller --batch-size"),
+        ({"batch_size": 10_000}, "smaller (--)?batch.size"),
         ({"steps": 0}, "steps is 0"),
         ({"dropout": 1.0}, "dropout is 1.0"),
-        ({"tie_embeddings": True}, "--input words"),
-        ({"word_vectors": Path("glove.txt")}, "--input words"),
+        ({"tie_embeddings": True}, "input words"),
+        ({"word_vectors": Path("glove.txt")}, "input words"),
         ({"device": "cuda:99"}, "cannot be used"),
         ({"preset": "huge"}, "one of tiny"),
         ({"init_from": "/no/such/model"}, "no such"),
@@ -676,7 +676,6 @@ def test_a_model_knows_how_its_corpus_was_split(tmp_path):
     elmo_package.prepare(text, tmp_path / "data", tokenizer="english", show_progress=False)
     report = train(quick(tmp_path / "data", tmp_path / "run", steps=2))
     assert open_model(report.best).config.tokenizer == "english"
-    assert "english" in (report.best / "README.md").read_text()
     vectors = ELMo.from_pretrained(report.best).encode("It isn't.", layers="top")
     assert len(vectors) == 4
     manifest = json.loads((tmp_path / "data" / "corpus.json").read_text())
