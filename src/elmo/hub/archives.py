@@ -7,6 +7,8 @@ folder. Paths that lead out of it, links, and files far larger than they should 
 from __future__ import annotations
 
 import atexit
+import bz2
+import gzip
 import lzma
 import os
 import shutil
@@ -14,18 +16,17 @@ import stat
 import tarfile
 import tempfile
 import zipfile
-import zlib
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from functools import cache, partial
-from gzip import BadGzipFile
 from pathlib import Path, PurePosixPath
-from typing import IO
+from typing import IO, Any
 
 from elmo.errors import MissingFileError, WeightsError
 from elmo.runtime.files import output_errors
+from elmo.runtime.input_files import damage_errors, require_file
 from elmo.weights.formats import find_model, known_files, patterns
 
 ENDINGS = (".zip", ".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz")
@@ -38,15 +39,14 @@ HIGHEST_RATIO = 200
 _CHUNK = 2**20
 _SMALL = 2**24  # lists and texts may shrink a lot
 _ABOUT_MODELS = ("meta.json", "LICENSE*")
-_DAMAGED = (
-    zipfile.BadZipFile,
-    tarfile.TarError,
-    zlib.error,
-    lzma.LZMAError,
-    BadGzipFile,
-    EOFError,
-    NotImplementedError,
-)
+_LARGEST_HEADER = 2**20
+"""Bytes of what a tar archive says of a member; `tarfile` reads as many as it claims."""
+_DECOMPRESSORS: dict[bytes, Callable[[Path], Any]] = {
+    b"\x1f\x8b": gzip.open,
+    b"BZh": bz2.open,
+    b"\xfd7zXZ": lzma.open,
+}
+"""By the first bytes of a file."""
 
 
 @dataclass(frozen=True)
@@ -116,8 +116,6 @@ def extract(
                 raise _no_model(archive, found) from None
             made.chmod(0o755)
             made.replace(folder)
-        except _DAMAGED as error:
-            raise WeightsError(f"{archive} is not a readable archive: {error}") from None
         finally:
             shutil.rmtree(made, ignore_errors=True)
     return sorted(members)
@@ -126,35 +124,82 @@ def extract(
 @contextmanager
 def _opened(archive: Path) -> Iterator[list[_Member]]:
     """List the files of an archive, which is open for as long as the block lasts."""
+    require_file(archive, "archive")
+    with ExitStack() as stack:
+        with damage_errors(archive, "archive", WeightsError):
+            members = _listed(archive, stack)
+        yield members
+
+
+def _listed(archive: Path, stack: ExitStack) -> list[_Member]:
+    """List the files of an archive, which stays open until a stack is closed."""
     if archive.suffix.lower() == ".zip":
-        with zipfile.ZipFile(archive) as zipped:
-            yield [
-                _Member(
-                    member.filename,
-                    member.file_size,
-                    member.compress_size,
-                    "is a link"
-                    if stat.S_ISLNK(member.external_attr >> 16)
-                    else "needs a password" * (member.flag_bits & 1),
-                    partial(zipped.open, member),
-                )
-                for member in zipped.infolist()
-                if not member.is_dir()
-            ]
-        return
-    with tarfile.open(archive) as tarred:
-        members = [member for member in tarred if not member.isdir()]
-        packed = archive.stat().st_size / max(sum(member.size for member in members), 1)
-        yield [
+        zipped = stack.enter_context(zipfile.ZipFile(archive))
+        return [
             _Member(
-                member.name,
-                member.size,
-                int(member.size * packed),
-                "is a link" * (not member.isfile()),
-                partial(tarred.extractfile, member),
+                member.filename,
+                member.file_size,
+                member.compress_size,
+                "is a link"
+                if stat.S_ISLNK(member.external_attr >> 16)
+                else "needs a password" * (member.flag_bits & 1),
+                partial(zipped.open, member),
             )
-            for member in members
+            for member in zipped.infolist()
+            if not member.is_dir()
         ]
+    with archive.open("rb") as file:
+        magic = file.read(6)
+    opener = next((o for start, o in _DECOMPRESSORS.items() if magic.startswith(start)), None)
+    raw = stack.enter_context(opener(archive) if opener else archive.open("rb"))
+    tarred = stack.enter_context(tarfile.open(fileobj=_BoundedReads(raw), mode="r:"))
+    members = _tar_members(archive, tarred)
+    packed = archive.stat().st_size / max(sum(member.size for member in members), 1)
+    return [
+        _Member(
+            member.name,
+            member.size,
+            int(member.size * packed),
+            "is a link" * (not member.isfile()),
+            partial(tarred.extractfile, member),
+        )
+        for member in members
+    ]
+
+
+def _tar_members(archive: Path, tarred: tarfile.TarFile) -> list[tarfile.TarInfo]:
+    """List a tar archive; a member that grows too much is refused before it is unpacked."""
+    limit = max(_SMALL, HIGHEST_RATIO * archive.stat().st_size)
+    members: list[tarfile.TarInfo] = []
+    total = 0
+    for member in tarred:
+        total += member.size
+        if total > limit or len(members) > MOST_MEMBERS:
+            raise WeightsError(
+                f"{archive} has {archive.stat().st_size:,} bytes, but claims to grow to {total:,} "
+                f"or more, in {len(members) + 1:,} files: refused"
+            )
+        if not member.isdir():
+            members.append(member)
+    return members
+
+
+class _BoundedReads:
+    """A file of which only so many bytes are read at once.
+
+    Args:
+        file: The file, unpacked on the way.
+    """
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+        self.seek, self.tell, self.close = file.seek, file.tell, file.close
+
+    def read(self, size: int = -1) -> bytes:
+        """Read so many bytes."""
+        if not 0 <= size <= _LARGEST_HEADER:
+            raise tarfile.ReadError(f"a header claims {size:,} bytes")
+        return self._file.read(size)
 
 
 def _choose(archive: Path, listed: list[_Member], wanted: Sequence[str]) -> dict[str, _Member]:
@@ -203,14 +248,27 @@ def _refuse_tricks(archive: Path, member: _Member) -> None:
 
 
 def _write(archive: Path, member: _Member, target: Path) -> None:
-    source = member.open()
-    assert source is not None  # a plain file has content
     written = 0
-    with source, target.open("xb") as file:
-        while chunk := source.read(_CHUNK):
+    with target.open("xb") as file:
+        for chunk in _chunks(archive, member):
             written += len(chunk)
             if written > member.size:
                 raise WeightsError(f"{archive}: {member.name!r} is larger than it says")
             file.write(chunk)
         file.flush()
         os.fsync(file.fileno())
+
+
+def _chunks(archive: Path, member: _Member) -> Iterator[bytes]:
+    """Yield the content of a file of an archive; what is damaged there is no matter of the disk."""
+    with ExitStack() as stack:
+        with damage_errors(archive, "archive", WeightsError):
+            source = member.open()
+            assert source is not None  # a plain file has content
+            stack.enter_context(source)
+        while True:
+            with damage_errors(archive, "archive", WeightsError):
+                chunk = source.read(_CHUNK)
+            if not chunk:
+                return
+            yield chunk

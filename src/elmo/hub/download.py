@@ -27,6 +27,7 @@ from tqdm.auto import tqdm
 
 from elmo.errors import DownloadError, ElmoError, MissingFileError, OutputError, WeightsError
 from elmo.runtime.files import locked, output_errors, sha256_of, write_text
+from elmo.runtime.input_files import read_json
 
 RECORD_SUFFIX = ".sha256.json"
 LARGEST = 8 * 2**30
@@ -39,6 +40,7 @@ _GONE = {
     404: "has no such file",
     410: "has it no more",
 }
+_LENGTH = re.compile(r"[0-9]{1,18}")
 _TOO_FAR = 416  # the range that was asked for begins behind the end of the file
 _BUSY = (408, 425, 429, 500, 502, 503, 504)
 
@@ -187,10 +189,9 @@ def _remember(file: RemoteFile, target: Path, digest: str) -> None:
 def _read_record(path: Path) -> dict[str, Any]:
     """Read a small JSON object; an empty one if there is none or it is damaged."""
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        return read_json(path)
+    except (OSError, ElmoError):
         return {}
-    return content if isinstance(content, dict) else {}
 
 
 def _write_record(path: Path, content: dict[str, Any]) -> None:
@@ -379,13 +380,15 @@ def _agree(file: RemoteFile, partial: _Partial, response: Any) -> int | None:
     """Check what a server offers before it is read; return the size of the whole file."""
     headers = response.headers
     if partial.length and response.status == http.client.PARTIAL_CONTENT:
-        found = re.fullmatch(r"bytes (\d+)-\d+/(\d+)", headers.get("Content-Range", ""))
+        found = re.fullmatch(
+            r"bytes ([0-9]{1,18})-[0-9]{1,18}/([0-9]{1,18})", headers.get("Content-Range", "")
+        )
         if not found or int(found[1]) != partial.length:
             partial.reject(_BrokenOffError("the server sent another part than was asked for"))
         total: int | None = int(found[2])
     else:  # the first try, or the file has changed, or the server knows no ranges
         length = headers.get("Content-Length", "")
-        total = int(length) if length.isdigit() else file.size
+        total = int(length) if _LENGTH.fullmatch(length) else file.size
         if total is None and headers.get("Transfer-Encoding") != "chunked":
             raise MissingFileError(
                 f"{file.address}: the server does not tell how long the file is, so it would be "

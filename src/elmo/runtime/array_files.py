@@ -13,8 +13,9 @@ from typing import IO, Any
 import numpy as np
 import numpy.typing as npt
 
-from elmo.errors import InputError
+from elmo.errors import ElmoError, InputError
 from elmo.runtime.files import replacing
+from elmo.runtime.input_files import parse_json, require_file
 
 Array = npt.NDArray[Any]
 
@@ -90,21 +91,21 @@ def map_arrays(path: Path) -> tuple[dict[str, Array], dict[str, str]]:
     Returns:
         Read-only arrays of shape `(n,)` by name, and the metadata.
     """
+    size = require_file(path, "file of arrays")
     try:
         with path.open("rb") as file:
             length = int.from_bytes(file.read(8), "little")
             if not 2 <= length <= _HEADER_LIMIT:
                 raise InputError(f"{path} is damaged: it has no header")
-            header = json.loads(file.read(length))
-        metadata = header.pop("__metadata__", {})
-        size = path.stat().st_size
+            header = parse_json(file.read(length), "its header")
+        metadata = {str(name): str(text) for name, text in header.pop("__metadata__", {}).items()}
         expected = 8 + length + max((e["data_offsets"][1] for e in header.values()), default=0)
         if size != expected:
             raise InputError(f"{path} is damaged: it has {size:,} bytes, expected {expected:,}")
         arrays = {name: _map(path, 8 + length, entry) for name, entry in header.items()}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        if isinstance(error, InputError):
-            raise
+    except InputError:
+        raise
+    except Exception as error:  # a header that is valid JSON may still hold anything
         raise InputError(f"{path} is damaged: {error}") from None
     return arrays, metadata
 
@@ -113,7 +114,7 @@ def _map(path: Path, offset: int, entry: Mapping[str, Any]) -> Array:
     dtype = _DTYPES[entry["dtype"]]
     (length,) = entry["shape"]
     start, end = entry["data_offsets"]
-    if end - start != length * dtype.itemsize:
+    if start < 0 or end - start != length * dtype.itemsize:
         raise ValueError("an array has another length than its shape")
     if not length:  # cannot be mapped
         return np.zeros(0, dtype)
@@ -127,8 +128,8 @@ def stored_facts(path: Path) -> Any:
         return None
     try:
         _, metadata = map_arrays(path)
-        return json.loads(metadata["facts"])
-    except (InputError, KeyError, ValueError):
+        return parse_json(metadata["facts"], str(path))
+    except (ElmoError, KeyError):
         return None
 
 
@@ -152,4 +153,7 @@ def unpack_words(letters: Array, starts: Array) -> list[str]:
     first = int(starts[0])
     content = letters[first : int(starts[-1])].tobytes()
     ends = (starts - first).tolist()
-    return [content[a:b].decode() for a, b in pairwise(ends)]
+    try:
+        return [content[a:b].decode() for a, b in pairwise(ends)]
+    except UnicodeDecodeError as error:
+        raise InputError(f"packed words are damaged, they are not valid UTF-8: {error}") from None

@@ -59,6 +59,11 @@ def require_file(path: Path, what: str = "file") -> int:
     raise InputError(f"{path} is {found}, expected a regular file: put the {what} there")
 
 
+def is_bare_name(name: str) -> bool:
+    """Return whether a text is the name of something in a folder, and leads nowhere else."""
+    return name not in ("", ".", "..") and not set(name) & set("/\\\0")
+
+
 @contextmanager
 def damage_errors(
     path: Path | str, kind: str, error: type[ElmoError] = InputError

@@ -7,11 +7,15 @@ import os
 from pathlib import Path
 from typing import Any
 
-from elmo.errors import InputError
+from elmo.errors import ConfigError, InputError
 from elmo.runtime.files import output_errors
+from elmo.runtime.input_files import parse_json, read_text
 
 METRICS_FILE = "metrics.jsonl"
 CURVE_FILE = "curve.png"
+
+MOST_METRICS_BYTES = 2**28
+"""A row has some 300 bytes, and is written every hundred steps."""
 
 Row = dict[str, Any]
 
@@ -56,5 +60,8 @@ class MetricsFile:
 
 def read_metrics(path: Path) -> list[Row]:
     """Read the rows of a `metrics.jsonl`."""
-    with path.open(encoding="utf-8") as lines:
-        return [json.loads(line) for line in lines]
+    lines = read_text(path, MOST_METRICS_BYTES, "file of metrics").splitlines()
+    rows = [parse_json(line, f"{path}, line {number}") for number, line in enumerate(lines, 1)]
+    if not all(isinstance(row, dict) for row in rows):
+        raise ConfigError(f"{path}: expected a JSON object on each line")
+    return rows

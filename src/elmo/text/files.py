@@ -22,6 +22,8 @@ from elmo.text.english import EnglishTokenizer
 _OPENERS: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open}
 _ZSTD = ".zst"
 _GZIP_MAGIC = b"\x1f\x8b"
+LONGEST_LINE = 2**24
+"""Bytes of a line, which is in memory as a whole, and then as words that take ten times as much."""
 COMPRESSED = (*_OPENERS, _ZSTD)
 """Suffixes of files that are unpacked while they are read."""
 
@@ -270,7 +272,14 @@ class TextFile:
         """Yield the lines without their ends."""
         kinds = damage()  # not when Python ends, and closes this generator: nothing can be imported
         try:
-            for number, line in enumerate(iter(partial(self._lines.readline), b""), start=1):
+            read = partial(self._lines.readline, LONGEST_LINE + 1)
+            for number, line in enumerate(iter(read, b""), start=1):
+                if len(line) > LONGEST_LINE:
+                    raise InputError(
+                        f"{self.name}, line {number} has more than {LONGEST_LINE:,} bytes, the "
+                        "most that a line may have: put a line break after each sentence or "
+                        "paragraph"
+                    )
                 yield self._decode(number, line).rstrip("\r\n")
         except kinds as error:
             raise InputError(f"{self.name} is damaged or cut short: {error}") from None

@@ -12,11 +12,10 @@ import gzip
 import importlib.util
 import re
 import zipfile
-import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import IO, Any, NamedTuple, Protocol
 
@@ -25,15 +24,22 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from elmo.config import MOST_CELLS
 from elmo.errors import InputError, MissingExtraError, MissingFileError
+from elmo.runtime.input_files import damage_errors
 from elmo.text.vocabulary import Vocabulary
 
 Vectors = npt.NDArray[np.float32]
 ByteFile = gzip.GzipFile | IO[bytes]
 
-_HEADER = re.compile(rb"\s*(\d+)[ \t]+(\d+)\s*")
+_HEADER = re.compile(rb"\s*(\d{1,18})[ \t]+(\d{1,18})\s*")
 _HEAD_BYTES = 1 << 18
 _BLOCK_BYTES = 1 << 20
+_WIDEST = MOST_CELLS
+"""Values of a vector; published ones have up to 4,096."""
+_LONGEST_VALUE = 64
+"""Bytes of a number in a text file, its space included."""
+_MOST_BLANK_LINES = 1000
 _LONGEST_WORD = 1 << 16
 """Bytes of a word in a binary file; a longer one is no word, but a file of another kind."""
 
@@ -73,22 +79,21 @@ def read_static_vectors(path: Path | str, words: Iterable[str]) -> StaticVectors
     if not is_vector_file(path):
         raise MissingFileError(f"no such file of word vectors: {path}")
     wanted = {word.encode("utf-8", "surrogatepass"): word for word in words}
-    try:
+    with damage_errors(path, "file of word vectors"):
         shape = _recognize(path)
         with _opened(path) as file:
             records = (
                 _binary_records(path, file, shape) if shape.binary else _lines(path, file, shape)
             )
             return _collected(path, records, wanted, shape)
-    except (EOFError, OSError, zlib.error, zipfile.BadZipFile) as error:
-        if isinstance(error, ValueError):  # one of ours
-            raise
-        raise InputError(f"{path} is damaged or cut short: {error}") from None
 
 
 def is_vector_file(path: Path) -> bool:
     """Return whether there is a file, or an archive that a path goes into."""
-    return path.is_file() or (path.parent.suffix == ".zip" and path.parent.is_file())
+    try:
+        return path.is_file() or (path.parent.suffix == ".zip" and path.parent.is_file())
+    except (OSError, ValueError):  # too long for a name, or with a NUL
+        return False
 
 
 def initial_embedding(
@@ -160,8 +165,11 @@ def _recognize(path: Path) -> _Shape:
     header = _HEADER.fullmatch(first)
     if header:
         count, dim = int(header[1]), int(header[2])
-        if dim < 1:
-            raise InputError(f"{path}, line 1: the header says that vectors have {dim} values")
+        if not 1 <= dim <= _WIDEST:
+            raise InputError(
+                f"{path}, line 1: the header says that vectors have {dim} values, expected 1 to "
+                f"{_WIDEST:,}"
+            )
         return _Shape(dim, count, binary=bool(rest) and not _is_text_record(rest, dim))
     if not head.strip():
         raise InputError(f"{path} is empty: expected a word and its values on each line")
@@ -218,9 +226,17 @@ class _Record(NamedTuple):
 
 def _lines(path: Path, file: ByteFile, shape: _Shape) -> Iterator[_Record]:
     """Read text; words may have spaces, as some of GloVe's 840 billion tokens have."""
+    longest = _LONGEST_WORD + shape.dim * _LONGEST_VALUE
     if shape.n_words is not None:
-        file.readline()
-    for number, line in enumerate(file, start=1 if shape.n_words is None else 2):
+        file.readline(longest)
+    blank = 0
+    lines = iter(partial(file.readline, longest + 1), b"")
+    for number, line in enumerate(lines, start=1 if shape.n_words is None else 2):
+        if len(line) > longest:
+            raise InputError(
+                f"{path}, line {number} has more than {longest:,} bytes, expected a word and "
+                f"{shape.dim} values; the file is damaged"
+            )
         text = line.rstrip(b" \r\n")  # word2vec ends its lines with a space
         n_spaces = text.count(b" ")
         if n_spaces == shape.dim:
@@ -234,11 +250,15 @@ def _lines(path: Path, file: ByteFile, shape: _Shape) -> Iterator[_Record]:
                 f"{path}, line {number}: expected a word and {shape.dim} values, received "
                 f"{n_spaces}: {text[:40]!r}; the file is cut short or damaged"
             )
+        else:
+            blank += 1
+            if blank > _MOST_BLANK_LINES:
+                raise InputError(f"{path}, line {number}: nothing but blank lines; it is damaged")
 
 
 def _binary_records(path: Path, file: ByteFile, shape: _Shape) -> Iterator[_Record]:
     """Read word2vec's binary format; some writers end each record with a line feed."""
-    file.readline()
+    file.readline(_HEAD_BYTES)
     size = 4 * shape.dim
     data, start = b"", 0
     for number in range(1, (shape.n_words or 0) + 1):

@@ -17,7 +17,7 @@ from elmo.config import ElmoConfig
 from elmo.errors import ConfigError
 from elmo.model.perplexity import Perplexity
 from elmo.runtime.files import sha256_of
-from elmo.runtime.input_files import read_json
+from elmo.runtime.input_files import is_bare_name, read_json
 
 CARD_JSON = "card.json"
 README = "README.md"
@@ -93,7 +93,18 @@ class ModelCard:
             )
         if fields.get("perplexity") is not None:
             fields["perplexity"] = _perplexity(fields["perplexity"], f"{origin}, perplexity")
-        fields["commands"] = tuple(fields.get("commands", ()))
+        commands = fields.get("commands", ())
+        fields["commands"] = tuple(commands) if isinstance(commands, list | tuple) else (commands,)
+        files = fields.setdefault("files", {})
+        if not isinstance(files, dict) or not all(
+            isinstance(digest, str) and is_bare_name(name) for name, digest in files.items()
+        ):
+            raise ConfigError(
+                f"{origin}: files is {files!r}, expected names of files beside the card, each with "
+                "its SHA-256"
+            )
+        if not all(isinstance(text, str) for text in fields["commands"]):
+            raise ConfigError(f"{origin}: commands is {fields['commands']!r}, expected texts")
         return cls(**fields)
 
     @classmethod
@@ -305,4 +316,17 @@ def _checked(kind: type[Any], content: Any, origin: str) -> dict[str, Any]:
     missing = sorted(needed - set(content))
     if missing:
         raise ConfigError(f"{origin}: the field {missing[0]!r} is missing")
+    for field in fields:
+        kinds = _KINDS.get(str(field.type))
+        value = content.get(field.name, field.default)
+        if kinds and (isinstance(value, bool) or not isinstance(value, kinds)):
+            raise ConfigError(f"{origin}: {field.name} is {value!r}, expected {field.type}")
     return dict(content)
+
+
+_KINDS: dict[str, tuple[type, ...]] = {
+    "str": (str,),
+    "int": (int,),
+    "float | None": (int, float, type(None)),
+}
+"""Types of JSON values, by the types of fields."""
