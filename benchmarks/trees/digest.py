@@ -14,6 +14,8 @@ import torch
 
 TIMES = ("seconds", "words_per_second", "device")
 """Beginnings of keys whose values depend on the clock or the machine."""
+NEW_FACTS = ("text_sha256",)
+"""Facts of files of vectors that older trees did not write."""
 
 
 def digest(value: Any) -> str:
@@ -81,16 +83,24 @@ def read(path: Path) -> Any:
         return _read_hdf5(path)
     if path.suffix == ".npz":
         with np.load(path, allow_pickle=False) as arrays:
-            return {name: arrays[name] for name in arrays.files}
+            found: dict[str, Any] = {name: arrays[name] for name in arrays.files}
+        if "info.json" in found:
+            found["info.json"] = _facts(json.loads(found["info.json"]))
+        return found
     if path.suffix == ".parquet":
         import pyarrow.parquet
 
         file = pyarrow.parquet.read_table(path)
-        facts = {k.decode(): v for k, v in (file.schema.metadata or {}).items()}
+        facts = _facts({k.decode(): v for k, v in (file.schema.metadata or {}).items()})
         return {"facts": facts, "columns": file.to_pydict()}
     if path.suffix == ".json":
-        return without(json.loads(path.read_text(encoding="utf-8")))
+        new = ("tokenizer",) if path.name == "config.json" else ()
+        return without(json.loads(path.read_text(encoding="utf-8")), *new)
     return path.read_bytes()
+
+
+def _facts(found: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in found.items() if name not in NEW_FACTS}
 
 
 def _read_safetensors(path: Path) -> dict[str, Any]:
@@ -98,7 +108,7 @@ def _read_safetensors(path: Path) -> dict[str, Any]:
 
     with safe_open(path, "pt") as file:
         tensors = {name: file.get_tensor(name) for name in file.keys()}
-        return {"facts": file.metadata() or {}, **tensors}
+        return {"facts": _facts(file.metadata() or {}), **tensors}
 
 
 def _read_hdf5(path: Path) -> dict[str, Any]:
@@ -106,7 +116,7 @@ def _read_hdf5(path: Path) -> dict[str, Any]:
 
     found: dict[str, Any] = {}
     with h5py.File(path, "r") as file:
-        found["facts"] = dict(file.attrs)
+        found["facts"] = _facts(file.attrs)
 
         def note(name: str, item: Any) -> None:
             if isinstance(item, h5py.Dataset):
