@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
@@ -17,7 +17,7 @@ from typing import IO, Any
 import h5py
 
 from elmo.errors import WeightsError
-from elmo.runtime.files import output_errors, replacing
+from elmo.runtime.files import replacing
 from elmo.runtime.input_files import damage_errors, require_file
 
 HIGHEST_RATIO = 200
@@ -86,19 +86,21 @@ def _require_stored(path: Path, name: str, dataset: h5py.Dataset) -> None:
 
 
 @contextmanager
-def writing_hdf5(path: Path) -> Iterator[h5py.File]:
+def writing_hdf5(path: Path) -> Iterator[tuple[h5py.File, Callable[[], None]]]:
     """Write an HDF5 file atomically; see `files.replacing`.
 
     The HDF5 library does not survive a disk that is full: it crashes when the file is closed. So
     it never learns of it: `_PatientFile` remembers the error, which is raised at the end of the
     block.
+
+    Yields:
+        The file, and a function that raises the error at once, for blocks that take long.
     """
-    with replacing(path) as temporary:
-        with output_errors(path), temporary.open("w+b", buffering=0) as raw:
-            patient = _PatientFile(raw)
-            with h5py.File(patient, "w") as file:
-                yield file
-            patient.require_written()
+    with replacing(path) as temporary, temporary.open("w+b", buffering=0) as raw:
+        patient = _PatientFile(raw)
+        with h5py.File(patient, "w") as file:
+            yield file, patient.require_written
+        patient.require_written()
 
 
 class _PatientFile:

@@ -201,7 +201,7 @@ def write(checkpoint: Checkpoint, folder: Path, dtype: OutputDtype) -> None:
             "which the format hdf5 has no place; choose the format elmo"
         )
     make_folder(folder)
-    with writing_hdf5(folder / HDF5.weights) as file:
+    with writing_hdf5(folder / HDF5.weights) as (file, _):
         for row in tensor_table(checkpoint.config):
             values = row.write(tuple(checkpoint.tensors[name] for name in row.ours))
             file.create_dataset(row.stored, data=values.contiguous().numpy())

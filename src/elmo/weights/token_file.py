@@ -125,12 +125,13 @@ def write_token_file(
     for line, word in enumerate(words, start=1):
         if "\0" in word or any("\ud800" <= character <= "\udfff" for character in word):
             raise InputError(f"line {line}: {word!r} cannot be stored, it has no UTF-8 text form")
-    with writing_hdf5(path) as file:
+    with writing_hdf5(path) as (file, require_written):
         start = 0
         for block in blocks:
             if not start:
                 dataset = file.create_dataset(EMBEDDING, (len(words), block.shape[1]), np.float32)
             dataset[start : start + len(block)] = block
+            require_written()
             start += len(block)
         file.create_dataset(WORDS, data=list(words), dtype=h5py.string_dtype())
         file.attrs[FINGERPRINT] = fingerprint
