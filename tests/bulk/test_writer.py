@@ -32,6 +32,7 @@ from elmo.errors import (
     ConfigError,
     ElmoWarning,
     MissingExtraError,
+    MissingFileError,
     OutputError,
     OutputExistsError,
 )
@@ -220,12 +221,12 @@ def test_bad_places_and_formats_are_refused(tmp_path):
     with pytest.raises(ConfigError, match="give one"):
         open_writer(tmp_path / "out", "hdf5", ALL_LAYERS, resume=True, overwrite=True)
     (tmp_path / "file").touch()
-    with pytest.raises(OutputError, match="cannot write"):
+    with pytest.raises(MissingFileError, match="cannot write"):
         open_writer(tmp_path / "file" / "out", "hdf5", ALL_LAYERS)
 
 
 def test_a_mistyped_folder_is_named_and_not_created(tmp_path):
-    with pytest.raises(OutputError, match=r"there is no folder .*/vectros; make it first"):
+    with pytest.raises(MissingFileError, match=r"there is no folder .*/vectros; make it first"):
         open_writer(tmp_path / "vectros" / "out.h5", "hdf5", ALL_LAYERS)
     assert list(tmp_path.iterdir()) == []
 
@@ -381,7 +382,7 @@ def test_the_format_is_what_was_asked_for_or_what_the_name_ends_in(name, asked, 
 
 @pytest.mark.parametrize("name", ["out.csv", "out.txt", "out.npy", "out.json", "v1.2"])
 def test_an_ending_that_no_format_has_is_refused_with_those_that_are_known(name):
-    with pytest.raises(OutputError, match=r"\.hdf5, \.h5, \.parquet, \.npz, \.safetensors"):
+    with pytest.raises(ConfigError, match=r"\.hdf5, \.h5, \.parquet, \.npz, \.safetensors"):
         format_of(name)
     assert format_of(name, "npz") == "npz"
 

@@ -30,7 +30,7 @@ def model_folder(tmp_path, tiny_elmo):
 
 
 def test_the_table_shows_what_the_json_has(model_folder, tmp_path, capsys):
-    path = tmp_path / "new" / "figures.json"
+    path = tmp_path / "figures.json"
     flags = ["--precision", "fp32", "int8", "int8", "--json", str(path)]
     assert main(["bench", model_folder, *QUICK, *flags]) == 0
     captured = capsys.readouterr()

@@ -46,6 +46,31 @@ def test_help_shows_flags_under_the_headings_of_their_fields_and_the_others_firs
     assert found == sorted(found)
 
 
+def test_mistyped_files_and_models_are_refused_before_torch_is_imported(text, tmp_path):
+    out = tmp_path / "out.h5"
+    commands = [
+        ["embed", "nosuch.txt", out],
+        ["embed", text, tmp_path / "out.csv"],
+        ["embed", text, tmp_path / "nosuch" / "out.h5"],
+        ["embed", text, out, "--model", "smal-en"],
+        ["cache", "nosuch.txt", out],
+        ["cache", text, out, "--model", "smal-en"],
+        ["info", "nosuch"],
+        ["convert", "nosuch", tmp_path / "new"],
+        ["bench", "nosuch"],
+    ]
+    code = (
+        "import sys; from elmo.cli.main import main\n"
+        f"for command in {[list(map(str, command)) for command in commands]!r}:\n"
+        "    assert main(command) == 2, command\n"
+        "    assert 'torch' not in sys.modules, command\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("Did you mean small-en") == 2
+    assert not (tmp_path / "nosuch").exists()
+
+
 def test_elmo_alone_shows_three_lines_to_begin_with(capsys):
     assert main([]) == 0
     lines = capsys.readouterr().out.splitlines()

@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 from functools import partial
+from itertools import groupby
 
 import numpy as np
 import pytest
@@ -26,14 +27,34 @@ def run(capsys, *arguments):
 def test_models_lists_all_and_filters(bundled, cache, capsys):
     code, out, _ = run(capsys, "models")
     assert code == 0
-    names = [line.split()[0] for line in out.splitlines()]
-    assert names == ["name", "small-en", *PUBLISHED]
+    lines = out.splitlines()
+    assert max(map(len, lines)) <= 80
+    names = [line.split()[0] for line in lines if line and not line.startswith("--")]
+    assert names[:2] == ["name", "small-en"]
+    assert sorted(names[1:]) == sorted(["small-en", *PUBLISHED])
+    languages = [line.split()[1] for line in lines[1 : len(names)]]
+    assert len([code for code, _ in groupby(languages)]) == len(set(languages))
     _, out, _ = run(capsys, "models", "GERMAN")
     assert [line.split()[0] for line in out.splitlines()[:2]] == ["name", "manylangs:de"]
     assert find_published("manylangs:de").files["142.zip"].address in out
     code, out, err = run(capsys, "models", "orignal")
     assert (code, out) == (0, "")
     assert "did you mean original" in err
+
+
+@pytest.mark.parametrize("language", ["de", "German"])
+def test_models_are_listed_for_one_language_by_its_code_or_name(bundled, cache, capsys, language):
+    _, out, _ = run(capsys, "models", "--language", language, "--json")
+    assert [row["name"] for row in json.loads(out)] == ["manylangs:de"]
+    assert "language 'xx'" in run(capsys, "models", "--language", "xx")[2]
+
+
+def test_the_long_list_has_formats_licenses_and_whole_descriptions(bundled, cache, capsys):
+    _, out, _ = run(capsys, "models", "original-5.5B", "--long")
+    header, row = out.splitlines()[:2]
+    assert header.split() == ["name", "language", "size", "format", "license", "where", "what"]
+    assert find_published("original-5.5B").description in row
+    assert find_published("original-5.5B").license in row
 
 
 def test_models_as_json_says_everything(bundled, mirror, hdf5, cache, capsys):
@@ -120,6 +141,11 @@ def test_a_model_is_not_converted_into_its_own_folder(model_folder, capsys):
 def test_info_tells_sizes_and_fingerprint(model_folder):
     done = elmo("info", model_folder)
     assert done.returncode == 0
+    lines = done.stdout.splitlines()
+    assert len(lines) <= 24
+    assert max(map(len, lines)) <= 80
+    assert "words of up to 48 UTF-8 bytes" in done.stdout
+    done = elmo("info", model_folder, "--long")
     facts = dict(line.split(maxsplit=1) for line in done.stdout.splitlines())
     assert facts["projection_dim"] == "16"
     assert facts["values_in_a_vector"] == "32"

@@ -31,7 +31,13 @@ import numpy.typing as npt
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
-from elmo.errors import ConfigError, MissingExtraError, OutputError, OutputExistsError
+from elmo.errors import (
+    ConfigError,
+    MissingExtraError,
+    MissingFileError,
+    OutputError,
+    OutputExistsError,
+)
 from elmo.runtime.files import (
     LOCK_FILE,
     lock_output,
@@ -107,7 +113,7 @@ def format_of(path: Path | str, asked: OutputFormat | None = None) -> OutputForm
         if ending in format.endings:
             return name
     known = ", ".join(f".{ending}" for format in FORMATS.values() for ending in format.endings)
-    raise OutputError(
+    raise ConfigError(
         f"{path}: vectors are not written as .{ending}; expected a name that ends in {known}, or "
         f"--format {'|'.join(FORMATS)}"
     )
@@ -130,7 +136,9 @@ def check_output(
     if path.is_dir():
         raise OutputError(f"{path} is a folder, expected the name of a file")
     if not path.parent.is_dir():
-        raise OutputError(f"cannot write {path}: there is no folder {path.parent}; make it first")
+        raise MissingFileError(
+            f"cannot write {path}: there is no folder {path.parent}; make it first"
+        )
     refuse_if_locked(work_folder(path), path)
     if overwrite or resume:
         return

@@ -18,8 +18,8 @@ from cyclopts import Parameter
 
 from elmo import __version__
 from elmo.cli.main import DONE, Flags, app, say, show
-from elmo.errors import ConfigError
-from elmo.runtime.files import output_errors, write_text
+from elmo.errors import ConfigError, MissingFileError
+from elmo.runtime.files import write_text
 from elmo.runtime.tables import NOTHING, text_table
 from elmo.settings import Precision
 
@@ -107,13 +107,14 @@ def bench(
     settings
         What is measured.
     """
+    from elmo.hub.names import default_model, require_known
+
+    require_known(model)
+    if settings.json is not None and not settings.json.parent.is_dir():
+        folder = settings.json.parent
+        raise MissingFileError(f"cannot write {settings.json}: there is no folder {folder}")
     import torch
 
-    from elmo.hub.names import default_model
-
-    if settings.json is not None:
-        with output_errors(settings.json):
-            settings.json.parent.mkdir(parents=True, exist_ok=True)
     if settings.threads is not None:
         torch.set_num_threads(settings.threads)
     name = model or default_model()

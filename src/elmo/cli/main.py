@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import sys
 import warnings
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from importlib import import_module
 from pathlib import Path
@@ -114,20 +114,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         arguments: Without the name of the program; those of the process if None.
     """
     given = list(sys.argv[1:] if arguments is None else arguments)
-    if not given:
-        show(FIRST_STEPS)
-        return DONE
     _shorten_spinning(given)
     for name in COMMANDS:
         import_module(f"elmo.cli.{name}")
     try:
         with _one_line_warnings():
-            code = app(
-                given,
-                exit_on_error=False,
-                print_error=False,
-                result_action="return_value",
-            )
+            code = _run(given)
             with output_errors("to standard output"):
                 sys.stdout.flush()  # while errors can still be reported
     except CycloptsError as error:
@@ -154,6 +146,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         say(f"error: {place}{reason_of(error)}")
         return REFUSED if isinstance(error, _WRONG_PATH) else STOPPED
     return code if isinstance(code, int) else DONE
+
+
+def _run(arguments: list[str]) -> Any:
+    if not arguments:
+        show(FIRST_STEPS)
+        return DONE
+    return app(arguments, exit_on_error=False, print_error=False, result_action="return_value")
 
 
 def _reason(error: CycloptsError) -> str:
@@ -246,13 +245,3 @@ def told_of_cut_words(count: int) -> str:
     if count == 1:
         return "1 word was longer than the model reads and was cut"
     return f"{count:,} words were longer than the model reads and were cut"
-
-
-def left_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Return a table whose columns are aligned on the left."""
-    lines = [header, *rows]
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    return "\n".join(
-        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
-        for line in lines
-    )

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
+import shutil
+import textwrap
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import urlsplit
 
 from cyclopts import Parameter
 
-from elmo.cli.main import DONE, app, left_table, say, show
+from elmo.cli.main import DONE, app, say, show
 from elmo.errors import ElmoError, OutputExistsError
-from elmo.settings import OutputDtype
+from elmo.runtime.tables import NOTHING
+from elmo.settings import Group, OutputDtype
 from elmo.weights.formats import FORMATS, OURS
 
 if TYPE_CHECKING:
@@ -25,6 +30,11 @@ _FORMATS = "; ".join(f"{format.name}: {format.files}" for format in FORMATS)
 _WRITTEN = "; ".join(f"{format.name}: {format.files}" for format in FORMATS if format.is_written)
 _FEW = 5
 """Models whose addresses are shown with the list."""
+_ONLY_LONG = "time", "device", "cost"
+"""Facts of a card that its short form leaves out."""
+_CACHE = Group("Downloads")
+_WIDTHS = 60, 100
+"""Columns of a terminal that tables are fitted to, at least and at most."""
 
 
 @app.command(
@@ -36,12 +46,14 @@ def models(
     text: Annotated[str | None, Parameter(name="TEXT")] = None,
     /,
     *,
-    download: str | None = None,
-    remove: str | None = None,
-    cache_dir: Path | None = None,
-    force: bool = False,
+    language: str | None = None,
+    long: bool = False,
     as_json: Annotated[bool, Parameter(name="--json")] = False,
-    quiet: bool = False,
+    download: Annotated[str | None, _CACHE] = None,
+    remove: Annotated[str | None, _CACHE] = None,
+    cache_dir: Annotated[Path | None, _CACHE] = None,
+    force: Annotated[bool, _CACHE] = False,
+    quiet: Annotated[bool, _CACHE] = False,
 ) -> int:
     """List the models that are known by name: bundled ones, and published ones to download.
 
@@ -54,6 +66,12 @@ def models(
     ----------
     text
         Only those with this text in their name, language, description, format or license.
+    language
+        Only those for a language: its code or its name, such as de or german.
+    long
+        Format, license and place, too, and descriptions in full.
+    as_json
+        As JSON, for programs.
     download
         Download this one ahead of its use.
     remove
@@ -62,8 +80,6 @@ def models(
         Another place for downloads.
     force
         With --download: even if it is there.
-    as_json
-        As JSON, for programs.
     quiet
         No progress.
     """
@@ -73,7 +89,7 @@ def models(
         return _download(download, cache_dir, force=force, quiet=quiet)
     if remove is not None:
         return _remove(remove, cache_dir)
-    rows = [row for row in _known(cache_dir) if _mentions(row, text)]
+    rows = [row for row in _known(cache_dir) if _mentions(row, text) and _is_for(row, language)]
     if as_json:
         show(json.dumps(rows, indent=2, ensure_ascii=False))
         return DONE
@@ -82,9 +98,10 @@ def models(
 
         similar = similar_names(text or "")
         more = f"; did you mean {' or '.join(similar)}?" if similar else ""
-        say(f"no known model mentions {text!r}{more}")
+        asked = f"mentions {text!r}" if language is None else f"is for the language {language!r}"
+        say(f"no known model {asked}{more}")
         return DONE
-    _show_models(rows)
+    _show_models(rows, long)
     return DONE
 
 
@@ -133,37 +150,78 @@ def _mentions(row: dict[str, Any], text: str | None) -> bool:
     return text is None or text.casefold() in " ".join(row[name] for name in names).casefold()
 
 
-def _show_models(rows: list[dict[str, Any]]) -> None:
-    header = ("name", "language", "size", "format", "license", "where", "what")
-    lines = [
-        (
-            row["name"],
-            row["language"],
-            _size(row),
-            row["format"],
-            row["license"],
-            row["where"] if row["folder"] else urlsplit(row["addresses"][0]).netloc,
-            row["description"],
-        )
+def _is_for(row: dict[str, Any], language: str | None) -> bool:
+    """Return whether a model is for a language, given as a code or as a word of descriptions."""
+    if language is None:
+        return True
+    asked = language.casefold()
+    words = re.findall(r"\w+", row["description"].casefold())
+    return asked == row["language"].casefold() or asked in words
+
+
+def _show_models(rows: list[dict[str, Any]], long: bool) -> None:
+    """Show a table that fits the terminal, models of one language together."""
+    languages = list(dict.fromkeys(row["language"] for row in rows))
+    rows = sorted(rows, key=lambda row: languages.index(row["language"]))
+    names = ("name", "language", "size", "where", "what")
+    columns = (*names[:3], "format", "license", *names[3:]) if long else names
+    cells = [
+        {
+            "name": row["name"],
+            "language": row["language"],
+            "size": _size(row),
+            "format": row["format"],
+            "license": row["license"],
+            "where": _where(row, long),
+            "what": row["description"],
+        }
         for row in rows
     ]
-    show(left_table(header, lines))
-    if len(rows) > _FEW:
+    lines = [columns, *([line[column] for column in columns] for line in cells)]
+    for line in _aligned(lines, None if long else _terminal_width()):
+        show(line)
+    if not long:
+        show("\n--language CODE: those for one; --long: formats and licenses; --json: everything")
+    if not long and len(rows) > _FEW:
         return
     for row in rows:
-        show("")
-        show(f"{row['name']}:")
+        show(f"\n{row['name']}:")
         for place in (row["folder"], *row["addresses"]):
             if place:
                 show(f"  {place}")
+
+
+def _where(row: dict[str, Any], long: bool) -> str:
+    """Return where the files of a model are, or that, or whence, they are to be downloaded."""
+    if row["folder"]:
+        return str(row["where"])
+    return urlsplit(row["addresses"][0]).netloc if long else "download"
+
+
+def _terminal_width() -> int:
+    """Return the columns of the terminal, within bounds; 80 where there is none."""
+    least, most = _WIDTHS
+    return max(least, min(most, shutil.get_terminal_size().columns))
+
+
+def _aligned(lines: Sequence[Sequence[str]], width: int | None) -> list[str]:
+    """Return a table aligned on the left; its last column is cut where it would be too wide."""
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    aligned = (
+        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
+        for line in lines
+    )
+    if width is None:
+        return list(aligned)
+    return [line if len(line) <= width else line[: width - 1].rstrip() + "…" for line in aligned]
 
 
 def _size(row: dict[str, Any]) -> str:
     if row["bytes"] is not None:
         return f"{row['bytes'] / 1e6:,.0f} MB"
     if row["parameters"] is not None:  # float32, and next to nothing else in the file
-        return f"about {4 * row['parameters'] / 1e6:,.0f} MB"
-    return "?"
+        return f"~{4 * row['parameters'] / 1e6:,.0f} MB"
+    return NOTHING
 
 
 def _published(name: str) -> PublishedModel:
@@ -211,6 +269,7 @@ def info(
     *,
     options: Path | None = None,
     weights: Path | None = None,
+    long: bool = False,
     as_json: Annotated[bool, Parameter(name="--json")] = False,
 ) -> int:
     """Show what a model is: its card if it has one, sizes, parameters, fingerprint.
@@ -224,6 +283,9 @@ def info(
         Instead of a model: the description of --weights, such as options.json.
     weights
         Instead of a model: a weights file, together with --options.
+    long
+        All sizes, and all that the card holds: sources, figures and the commands that measure
+        them, how it was made, checksums of its files.
     as_json
         As JSON, for programs.
     """
@@ -249,14 +311,55 @@ def info(
             facts |= {"card": json.loads(card.to_json()), "changed_files": changed}
         show(json.dumps(facts, indent=2, ensure_ascii=False))
         return DONE
-    if card is not None:
-        _show_card(card, changed)
-    shown = {key: value for key, value in facts.items() if key != "config"} | facts["config"]
-    del shown["model_type"]
+    if long:
+        if card is not None:
+            _show_card(card, changed)
+        shown = {key: value for key, value in facts.items() if key != "config"} | facts["config"]
+        del shown["model_type"]
+    else:
+        about = card.description if card is not None else _untold(facts["trained"])
+        show(textwrap.fill(f"{card.name if card else facts['model']}: {about}", 80) + "\n")
+        told = {} if card is None else card.facts()
+        shown = {key: told[key] for key in told if key not in _ONLY_LONG} | _in_short(checkpoint)
+        if card is not None and card.files:
+            shown["files"] = f"changed: {', '.join(changed)}" if changed else "as the card says"
     width = max(map(len, shown))
     for key, value in shown.items():
-        show(f"{key:<{width}}  {f'{value:,}' if key == 'parameters' else value}")
+        text = f"{value:,}" if key == "parameters" and long else str(value)
+        lines = [text] if long else textwrap.wrap(text, 80 - width - 2)
+        show(f"{key:<{width}}  " + f"\n{'':<{width}}  ".join(lines))
+    if not long:
+        more = "figures, sources, checksums, all sizes" if card is not None else "all sizes"
+        show(f"\n--long: {more}; --json: the same for programs")
+    if changed:
+        say(f"note: {', '.join(changed)} changed since the card was written, or missing")
     return DONE
+
+
+def _untold(trained: bool) -> str:
+    return "a biLM without a card" if trained else "random weights, for tests"
+
+
+def _in_short(checkpoint: Checkpoint) -> dict[str, str]:
+    """Return the sizes of a model that matter to its users."""
+    config = checkpoint.config
+    parts = {
+        "a warm state": checkpoint.warm_state is not None,
+        "an output layer": bool(checkpoint.softmax),
+        "vectors of whole words": checkpoint.lookup is not None,
+    }
+    projected = f", projected to {config.projection_dim:,}" if config.has_projection else ""
+    facts = {
+        "parameters": f"{checkpoint.n_parameters:,}",
+        "reads": _kind_of_input(config),
+        "tokenizer": config.tokenizer or "not known: raw text needs --tokenizer",
+        "vectors of a word": f"{config.n_layers + 1} of {config.output_dim:,} values",
+        "recurrent layers": f"{config.n_layers} of {config.dim:,} {config.cell.upper()} "
+        f"cells{projected}, forward and backward",
+        "also there": ", ".join(name for name, there in parts.items() if there),
+        "fingerprint": checkpoint.fingerprint(),
+    }
+    return {name: value for name, value in facts.items() if value}
 
 
 def _card_of(name: str | None) -> tuple[ModelCard | None, list[str]]:
@@ -283,8 +386,6 @@ def _show_card(card: ModelCard, changed: list[str]) -> None:
     for name, digest in card.files.items():
         verdict = "NOT WHAT THE CARD SAYS" if name in changed else "checked"
         show(f"  {digest}  {name}  ({verdict})")
-    if changed:
-        say(f"note: {', '.join(changed)} changed since the card was written, or missing")
     show("")
 
 
@@ -363,9 +464,8 @@ def convert(
 def _kind_of_input(config: ElmoConfig) -> str:
     if not config.reads_characters:
         return f"words of a vocabulary of {config.n_words:,}"
-    if config.has_alphabet:
-        return f"code points, {config.n_characters:,} ids"
-    return "UTF-8 bytes"
+    spelling = "characters of an alphabet" if config.has_alphabet else "UTF-8 bytes"
+    return f"words of up to {config.max_characters - 2} {spelling}"
 
 
 def _warmed(checkpoint: Checkpoint, text: Path) -> Checkpoint:
