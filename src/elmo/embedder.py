@@ -54,8 +54,8 @@ from elmo.settings import (
     precision_of,
 )
 from elmo.text.files import Tokenizer, get_tokenizer
-from elmo.text.mismatch import MOST_LINES, Expected, describe_mismatch
 from elmo.text.sentences import (
+    LINES_LOOKED_AT,
     Words,
     checked_sentences,
     collector_paused,
@@ -64,6 +64,7 @@ from elmo.text.sentences import (
 )
 
 if TYPE_CHECKING:
+    from elmo.text.mismatch import Expected
     from elmo.weights.token_file import TokenFile
 
 Array = npt.NDArray[np.float32]
@@ -128,7 +129,7 @@ class ELMo:
         device: Where to compute; if None, a GPU if there is one.
         tokenizer: How `encode` splits raw texts into words; if None, as the model's own text was
             split (`config.tokenizer`), at white space where that is not known.
-        word_cache_mb: Memory for the context-free vectors of words seen before; unless told, 64 on
+        word_cache_mb: Memory for the context-free vectors of words seen before; by default 64 on
             a CPU and 512 on a GPU, in its own memory.
         token_file: Precomputed context-free vectors, as `elmo cache` writes them.
         name: What the model is called; its card says what text it expects.
@@ -466,8 +467,8 @@ class ELMo:
                 burned in on running text (`warm`); or whatever the sentence before in the same row
                 of the batch left behind (`carry`, as AllenNLP always does; see `reset`).
             batch_size: Sentences in a batch at most. It changes results only with `state="carry"`,
-                where sentence i follows sentence i - batch_size; 64 there unless told.
-            batch_tokens: Words in a batch at most; chosen by the size of the model unless told.
+                where sentence i follows sentence i - batch_size; 64 there by default.
+            batch_tokens: Words in a batch at most; by default chosen by the size of the model.
             show_progress_bar: Whether to show progress; by default when logging is at level INFO.
             convert_to_tensor: Whether to return tensors on this model's device instead of arrays in
                 host memory. On a GPU nothing is then copied or waited for, and neighboring
@@ -724,7 +725,7 @@ class ELMo:
                 inputs = list(inputs)
         if not isinstance(inputs, list | tuple):
             return list(tokenized_texts(inputs, self.tokenizer))
-        raw = [text for text in islice(inputs, MOST_LINES) if isinstance(text, str)]
+        raw = [text for text in islice(inputs, LINES_LOOKED_AT) if isinstance(text, str)]
         if raw:
             self._watch_call(raw, self.tokenizer.name)
         if prompt is not None:
@@ -738,7 +739,7 @@ class ELMo:
         if self._calls_to_watch > 0 and len(texts):
             self._calls_to_watch -= 1
             option = "ELMo.from_pretrained(..., tokenizer={!r})"
-            some = texts[:MOST_LINES]
+            some = texts[:LINES_LOOKED_AT]
             if not isinstance(texts[0], str):
                 option += ".encode(texts)"
                 some = [words for words in some if len(words) > 1]  # single words are meant
@@ -754,6 +755,8 @@ class ELMo:
             tokenizer: Name of the tokenizer that splits them.
             option: How a tokenizer is chosen, for the message.
         """
+        from elmo.text.mismatch import describe_mismatch
+
         if self._calls_to_watch < 0:
             return
         in_python = "{!r}" in option
@@ -860,6 +863,7 @@ def expected_text(
         vocabulary: Its words.
     """
     from elmo.hub.names import find_card
+    from elmo.text.mismatch import Expected
 
     try:
         card = None if name is None else find_card(name)
@@ -876,12 +880,12 @@ def expected_text(
 def watched(texts: Iterable[T], look: Callable[[list[T]], None]) -> Iterator[T]:
     """Yield texts as they are; the first thousand are looked at once all of them have come."""
     iterator, seen = iter(texts), []
-    for text in islice(iterator, MOST_LINES):
+    for text in islice(iterator, LINES_LOOKED_AT):
         seen.append(text)
-        if len(seen) == MOST_LINES:
+        if len(seen) == LINES_LOOKED_AT:
             look(seen)
         yield text
-    if 0 < len(seen) < MOST_LINES:
+    if 0 < len(seen) < LINES_LOOKED_AT:
         look(seen)
     yield from iterator
 

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from elmo.text.files import get_tokenizer
-from elmo.text.mismatch import MOST_LINES, Expected, describe_mismatch
+from elmo.text.mismatch import Expected, describe_mismatch
+from elmo.text.sentences import LINES_LOOKED_AT
 
 ENGLISH = Expected(language="en", tokenizer="english", unknown_rate=0.03)
 CHINESE = Expected(language="zh", tokenizer="chinese", unknown_rate=0.1)
@@ -164,7 +165,7 @@ def test_unknown_words_of_raw_text_are_counted_after_it_is_split():
 
 
 def test_no_more_lines_are_taken_than_are_looked_at():
-    lines = iter(["A cat sat ."] * (MOST_LINES + 5))
+    lines = iter(["A cat sat ."] * (LINES_LOOKED_AT + 5))
     assert describe_mismatch(lines, "whitespace", ENGLISH) is None
     assert len(list(lines)) == 5
 
@@ -176,7 +177,7 @@ def real(name):
         pytest.skip(f"ELMO_TEST_DATA names no folder with {name}")
     opened = lzma.open if path.suffix == ".xz" else open
     with opened(path, "rt", encoding="utf-8") as file:
-        return [line.rstrip("\n") for line in islice(file, MOST_LINES)]
+        return [line.rstrip("\n") for line in islice(file, LINES_LOOKED_AT)]
 
 
 def column(lines, number):

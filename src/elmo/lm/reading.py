@@ -11,8 +11,8 @@ from tqdm.auto import tqdm
 
 from elmo.errors import ElmoWarning
 from elmo.text.files import TextFile, Tokenizer, read_sentences
-from elmo.text.mismatch import MOST_LINES, Expected, describe_mismatch
-from elmo.text.sentences import Words, marked_words
+from elmo.text.mismatch import Expected, describe_mismatch
+from elmo.text.sentences import LINES_LOOKED_AT, Words, marked_words
 
 Look = Callable[[list[str], str], None]
 """Looks at the beginning of a raw text, with the name of the tokenizer that is to split it."""
@@ -47,7 +47,7 @@ def read_text(
         lines = iter(file)
         first: list[str] = []
         if look is not None:
-            first = list(islice(lines, MOST_LINES))
+            first = list(islice(lines, LINES_LOOKED_AT))
             look(first, tokenizer.name)
         for sentence in read_sentences(chain(first, lines), tokenizer):
             yield sentence

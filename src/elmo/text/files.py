@@ -17,7 +17,6 @@ from typing import IO, Any, Protocol, get_args
 
 from elmo.errors import InputError, MissingExtraError, MissingFileError, OutputExistsError
 from elmo.settings import TokenizerChoice, TokenizerName
-from elmo.text.english import EnglishTokenizer
 
 _OPENERS: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open}
 _ZSTD = ".zst"
@@ -121,7 +120,7 @@ def get_tokenizer(name: TokenizerChoice | Tokenizer, own: TokenizerName | None =
         name = own or "whitespace"
     kinds: dict[str, Callable[[], Tokenizer]] = {
         "whitespace": WhitespaceTokenizer,
-        "english": EnglishTokenizer,
+        "english": _english,
         "spacy": SpacyTokenizer,
         "chinese": ChineseTokenizer,
     }
@@ -130,6 +129,12 @@ def get_tokenizer(name: TokenizerChoice | Tokenizer, own: TokenizerName | None =
             f"no tokenizer {name!r}: expected one of {', '.join(get_args(TokenizerName))}"
         )
     return kinds[name]()
+
+
+def _english() -> Tokenizer:
+    from elmo.text.english import EnglishTokenizer  # its tables are read when they are needed
+
+    return EnglishTokenizer()
 
 
 def open_bytes(path: Path) -> tuple[IO[bytes], IO[bytes]]:

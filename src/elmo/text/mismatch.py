@@ -6,7 +6,7 @@ Called before embedding with the beginning of a text, in the form in which it wa
     if note is not None:
         warnings.warn(note, ElmoWarning)
 
-It looks at `MOST_LINES` lines, and of these at `MOST_CHARACTERS` characters, so that it
+It looks at `LINES_LOOKED_AT` lines, and of these at `MOST_CHARACTERS` characters, so that it
 costs far less than embedding them. What it says is a guess, so it is for a note, never an error.
 Thresholds lie between honest and wrong texts of several kinds, see `tests/text/test_mismatch.py`.
 """
@@ -22,9 +22,8 @@ from itertools import islice
 from typing import Any
 
 from elmo.text.english import takes_full_stop
+from elmo.text.sentences import LINES_LOOKED_AT
 
-MOST_LINES = 1000
-"""Lines that are looked at."""
 MOST_CHARACTERS = 20_000
 """Characters that are looked at, of lines evenly spread: some 3,500 words settle all questions."""
 
@@ -178,7 +177,9 @@ def describe_mismatch(
             model's tokenizer is not known, that of a tokenizer.
     """
     expected = expected or Expected()
-    given = [line for line in map(_joined, islice(text, MOST_LINES)) if line and not line.isspace()]
+    given = [
+        line for line in map(_joined, islice(text, LINES_LOOKED_AT)) if line and not line.isspace()
+    ]
     if not given:
         return None
     language = _code(expected.language)

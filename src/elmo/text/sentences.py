@@ -15,6 +15,8 @@ from elmo.text.files import Tokenizer
 
 Words = list[str]
 
+LINES_LOOKED_AT = 1000
+"""Lines, or sentences, that `text.mismatch` looks at."""
 _MARKED = re.compile(r"\[([^\[\]]*)\]")
 
 
