@@ -95,7 +95,7 @@ def test_errors_are_those_that_were_put_in():
         (["--threads", "100000"], 2, f"at most {4 * os.cpu_count()}"),
         (["--device", "tpu9"], 2, "tpu9"),
         (["--precision", "fp64"], 2, "--precision"),
-        (["--json", "/dev/null/report.json"], 1, "cannot write /dev/null/report.json"),
+        (["--json", "/dev/null/report.json"], 2, "cannot write /dev/null/report.json"),
     ],
 )
 def test_what_cannot_be_measured_is_said_in_one_line(flags, code, expected, capsys):

@@ -46,7 +46,7 @@ from elmo.runtime.files import (
     remove_partial_files,
     sha256_of,
 )
-from elmo.settings import EmbedSettings, OutputDtype, OutputFormat
+from elmo.settings import EmbedSettings, OutputDtype, OutputFormat, TokenizerName
 from elmo.text.files import get_tokenizer, refuse_to_replace, require_text
 from elmo.text.sentences import Words
 
@@ -226,7 +226,8 @@ class VectorInfo:
     dim: int
     n_layers: int
     """Layers of each word in the file; 0 where there is one vector a word and no such axis."""
-    tokenizer: str
+    tokenizer: TokenizerName
+    """What split the text into words."""
     precision: str
     batch_size: int
     """Rows of a batch with carried state; 0 where it does not matter."""

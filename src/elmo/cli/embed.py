@@ -7,7 +7,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from elmo.cli.main import DONE, STOPPED, Flags, app, say, told_of_cut_words
+from elmo.cli.main import DONE, STOPPED, Flags, app, note_on_cut_words, say
 from elmo.errors import OutputExistsError
 from elmo.runtime.tables import counted
 from elmo.settings import EmbedSettings, ModelChoice
@@ -72,7 +72,7 @@ def embed(
     if not report.n_sentences:
         say(f"note: {'standard input' if source == '-' else source} is empty")
     if report.n_cut_words:
-        say(told_of_cut_words(report.n_cut_words))
+        say(note_on_cut_words(report.n_cut_words))
     return DONE
 
 

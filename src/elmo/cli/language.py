@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from elmo.cli.main import DONE, AsJson, Flags, Quiet, app, say, show, told_of_cut_words
+from elmo.cli.main import DONE, AsJson, Flags, Quiet, app, note_on_cut_words, say, show
 from elmo.errors import ElmoError
 from elmo.runtime.tables import NOTHING
 from elmo.settings import ModelChoice, ReadingSettings, StatePolicy, SurprisalUnit, TokenizerChoice
@@ -311,4 +311,4 @@ def _shown(word: str) -> str:
 
 def _tell_of_cut_words(scorer: LanguageModelScorer) -> None:
     if scorer.n_cut_words:
-        say(told_of_cut_words(scorer.n_cut_words))
+        say(note_on_cut_words(scorer.n_cut_words))

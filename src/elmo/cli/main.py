@@ -13,6 +13,7 @@ import sys
 import warnings
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any, get_args
@@ -195,7 +196,9 @@ def _one_line_warnings() -> Iterator[None]:
 
         def show(message: Warning | str, category: type[Warning], *rest: Any, **more: Any) -> None:
             if issubclass(category, ElmoWarning):
-                say(f"note: {message}")
+                bars = sys.modules.get("tqdm")  # a line of its own where a bar is shown
+                write = say if bars is None else partial(bars.tqdm.write, file=sys.stderr)
+                write(f"note: {message}")
             else:
                 plain(message, category, *rest, **more)
 
@@ -240,7 +243,7 @@ def read_config(_: App, commands: tuple[str, ...], arguments: ArgumentCollection
         raise
 
 
-def told_of_cut_words(count: int) -> str:
+def note_on_cut_words(count: int) -> str:
     """Return a note about words that were truncated."""
     if count == 1:
         return "1 word was longer than the model reads and was cut"

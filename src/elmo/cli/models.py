@@ -317,10 +317,10 @@ def info(
         shown = {key: value for key, value in facts.items() if key != "config"} | facts["config"]
         del shown["model_type"]
     else:
-        about = card.description if card is not None else _untold(facts["trained"])
+        about = card.description if card is not None else _without_card(facts["trained"])
         show(textwrap.fill(f"{card.name if card else facts['model']}: {about}", 80) + "\n")
-        told = {} if card is None else card.facts()
-        shown = {key: told[key] for key in told if key not in _ONLY_LONG} | _in_short(checkpoint)
+        known = {} if card is None else card.facts()
+        shown = {key: known[key] for key in known if key not in _ONLY_LONG} | _in_short(checkpoint)
         if card is not None and card.files:
             shown["files"] = f"changed: {', '.join(changed)}" if changed else "as the card says"
     width = max(map(len, shown))
@@ -336,7 +336,7 @@ def info(
     return DONE
 
 
-def _untold(trained: bool) -> str:
+def _without_card(trained: bool) -> str:
     return "a biLM without a card" if trained else "random weights, for tests"
 
 
