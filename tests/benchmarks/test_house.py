@@ -11,6 +11,12 @@ from benchmarks import house, walk
 
 ROOT = Path(__file__).resolve().parents[2]
 ORDER = (("errors",), ("low",), ("embedder",), ("left", "right"))
+NOT_YET = {
+    "installed lines",
+    "modules on the path of elmo embed",
+    "returns on the path of elmo embed",
+}
+"""Targets that this repository misses; whoever meets one deletes its line."""
 FILES = {
     "__init__": "",
     "errors": "class Wrong(Exception): pass\n",
@@ -135,6 +141,12 @@ def test_properties_and_operators_are_no_calls(tmp_path):
     finally:
         sys.setprofile(None)
     assert follower.path() == ["thing", "thing"]  # __init__ and follow
+
+
+def test_this_repository_holds_every_target_but_those_that_are_listed():
+    order = house.read_order(ROOT / "tests" / "test_package.py")
+    missed = house.count_house(ROOT, order, walks=False).missed()
+    assert {line.split(":")[0] for line in missed} - NOT_YET == set()
 
 
 def test_the_order_of_this_repository_can_be_read():
