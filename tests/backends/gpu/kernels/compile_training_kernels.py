@@ -16,9 +16,9 @@ from triton.compiler import ASTSource
 from elmo.backends.gpu.kernels import (
     character_windows,
     highway,
-    lstm_cell,
     sampled_softmax,
     small_lstm,
+    training_cell,
 )
 
 B, F, N, L, U = "*bf16", "*fp32", "*i32", "*i64", "*u8"
@@ -32,12 +32,13 @@ WINDOWS = {
 }  # fmt: skip
 SMALL = {"ROWS": 16, "CELLS": small_lstm.MOST_CELLS}
 KERNELS = [
-    (lstm_cell._cell_forward, [B, F, F, F, F, B, *["i32"] * 6, "fp32"], CLIPS | {"BLOCK": 1024}, 4),
-    (lstm_cell._cell_backward, [B, F, F, F, B, F, *["i32"] * 7, "fp32"],
+    (training_cell._cell_forward, [B, F, F, F, F, B, *["i32"] * 6, "fp32"],
      CLIPS | {"BLOCK": 1024}, 4),
-    (lstm_cell._hidden_forward, [B, F, B, B, *["i32"] * 6, "fp32"],
+    (training_cell._cell_backward, [B, F, F, F, B, F, *["i32"] * 7, "fp32"],
+     CLIPS | {"BLOCK": 1024}, 4),
+    (training_cell._hidden_forward, [B, F, B, B, *["i32"] * 6, "fp32"],
      CLIPS | {"STARTS": True, "BLOCK": 512}, 2),
-    (lstm_cell._hidden_backward, [B, B, F, B, B, *["i32"] * 7, "fp32"],
+    (training_cell._hidden_backward, [B, B, F, B, B, *["i32"] * 7, "fp32"],
      CLIPS | {"CARRIES": True, "BLOCK": 512}, 2),
     (character_windows._find_maxima, [F, B, F, N, N, B, U, "i32", "i32", "i32"], WINDOWS, 4, 2),
     (character_windows._find_filter_gradients, [B, U, F, N, F, *["i32"] * 5], WINDOWS, 4, 2),
