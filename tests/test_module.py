@@ -536,7 +536,7 @@ def test_the_layer_shows_what_it_is_and_answers_for_the_encoder(tmp_path):
     ELMo(bilm).save_pretrained(tmp_path)
     layer = ElmoLayer.from_pretrained(tmp_path, 2, dropout=0.0, device="cpu")
     assert repr(layer) == (
-        f"ElmoLayer(model={str(tmp_path)!r}, parameters=29,992, layers=3, dim=32, mixes=2, "
+        f"ElmoLayer(model={str(tmp_path)!r}, parameters=74,124, layers=3, dim=32, mixes=2, "
         "requires_grad=False, device='cpu', precision='fp32')"
     )
     for name in ("encode", "encode_tokens"):
