@@ -5,34 +5,23 @@ Each message says what was received, what was expected, and what to do about it.
 catches ``ValueError`` or ``FileNotFoundError`` keeps working.
 
 Messages are written with flags, such as ``--batch-size``. Python programs see the names of their
-arguments instead, ``batch_size``; the command line shows flags, see `showing_flags`.
+arguments instead, ``batch_size``; the command line sets `SHOWS_FLAGS`.
 """
 
 import errno
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextvars import ContextVar
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _FLAG = re.compile(r"(elmo [a-z][^;:,()]*)|--([a-z][a-z-]*)")
 """A command, which stays as it is, or a flag."""
-_shows_flags = False
-
-
-@contextmanager
-def showing_flags() -> Iterator[None]:
-    """Show flags in the messages of errors and warnings, as the command line does."""
-    global _shows_flags
-    before, _shows_flags = _shows_flags, True
-    try:
-        yield
-    finally:
-        _shows_flags = before
+SHOWS_FLAGS = ContextVar("SHOWS_FLAGS", default=False)
+"""Whether messages show flags, as on the command line."""
 
 
 def _addressed(message: str) -> str:
     """Return a message with names of arguments in place of flags, unless flags are shown."""
-    if _shows_flags:
+    if SHOWS_FLAGS.get():
         return message
     return _FLAG.sub(lambda found: found[1] or found[2].replace("-", "_"), message)
 

@@ -23,6 +23,7 @@ from cyclopts import ArgumentCollection, CycloptsError, Parameter, UnknownOption
 
 from elmo import __version__
 from elmo.errors import (
+    SHOWS_FLAGS,
     ConfigError,
     DivergedError,
     DownloadError,
@@ -32,7 +33,6 @@ from elmo.errors import (
     OutputError,
     OutputExistsError,
     reason_of,
-    showing_flags,
 )
 from elmo.runtime.files import output_errors
 from elmo.settings import Group
@@ -107,7 +107,6 @@ AsJson = Annotated[bool, Parameter(name="--json", help="As JSON, for programs.")
 # --- running a command ----------------------------------------------------------------------------
 
 
-@showing_flags()
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit code.
 
@@ -118,6 +117,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     _shorten_spinning(given)
     for name in COMMANDS:
         import_module(f"elmo.cli.{name}")
+    before = SHOWS_FLAGS.set(True)
     try:
         with _one_line_warnings():
             code = _run(given)
@@ -146,6 +146,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         place = "" if error.filename is None else f"{error.filename}: "
         say(f"error: {place}{reason_of(error)}")
         return REFUSED if isinstance(error, _WRONG_PATH) else STOPPED
+    finally:
+        SHOWS_FLAGS.reset(before)
     return code if isinstance(code, int) else DONE
 
 
