@@ -152,7 +152,8 @@ def _listed(archive: Path, stack: ExitStack) -> list[_Member]:
         magic = file.read(6)
     opener = next((o for start, o in _DECOMPRESSORS.items() if magic.startswith(start)), None)
     raw = stack.enter_context(opener(archive) if opener else archive.open("rb"))
-    tarred = stack.enter_context(tarfile.open(fileobj=_BoundedReads(raw), mode="r:"))
+    bounded: Any = _BoundedReads(raw)  # has what tarfile asks of a file to read
+    tarred = stack.enter_context(tarfile.open(fileobj=bounded, mode="r:"))
     members = _tar_members(archive, tarred)
     packed = archive.stat().st_size / max(sum(member.size for member in members), 1)
     return [

@@ -96,10 +96,10 @@ def _find_options(weights: Path) -> Path:
 
 def read(files: ModelFiles) -> Checkpoint:
     """Read a model and, if the file has one, its output layer."""
-    options, path = read_json(files.options), files.weights
+    path = files.weights
     with reading_hdf5(path, "weights file") as file:
         stored = _stored_names(file)
-        options = _with_word_count(options, path, file, stored)
+        options = _with_word_count(read_json(files.options), path, file, stored)
         config = ElmoConfig.from_options(options, str(files.options))
         return Checkpoint(
             config=config,
