@@ -15,7 +15,7 @@ from named_models import CARD
 
 
 def test_info_prints_the_card_and_checks_the_files(bundled, capsys):
-    assert main(["info", "small-en"]) == 0
+    assert main(["info", "small-en", "--long"]) == 0
     text = capsys.readouterr().out
     for expected in (
         "small-en: A model of a test.",
@@ -35,7 +35,7 @@ def test_info_prints_the_card_and_checks_the_files(bundled, capsys):
         assert expected in text
     assert "NOT WHAT" not in text
     (bundled / "vocab.txt").write_text((bundled / "vocab.txt").read_text().rstrip() + " \n")
-    assert main(["info", "small-en"]) == 0
+    assert main(["info", "small-en", "--long"]) == 0
     captured = capsys.readouterr()
     assert "vocab.txt  (NOT WHAT THE CARD SAYS)" in captured.out
     assert "vocab.txt changed since" in captured.err

@@ -161,6 +161,7 @@ def test_saving_over_a_model_replaces_it(folder, tiny_config):
     assert_same_tensors(load(folder).tensors, other.tensors)
     assert sorted(path.name for path in folder.iterdir()) == [
         "README.md",
+        "SHA256SUMS",
         "config.json",
         "model.safetensors",
     ]

@@ -27,7 +27,7 @@ from tqdm.auto import tqdm
 
 from elmo.errors import DownloadError, ElmoError, MissingFileError, OutputError, WeightsError
 from elmo.runtime.files import locked, output_errors, sha256_of, write_text
-from elmo.runtime.input_files import read_json
+from elmo.runtime.input_files import read_json, require_file
 
 RECORD_SUFFIX = ".sha256.json"
 LARGEST = 8 * 2**30
@@ -91,6 +91,9 @@ def fetch(file: RemoteFile, target: Path, options: FetchOptions | None = None) -
         OutputError: If the disk is full.
     """
     options = options or FetchOptions()
+    for path in (target, part_path(target), _notes_path(target), record_path(target)):
+        if path.exists():
+            require_file(path)  # a pipe or a device there would never end
     if target.is_file() and not options.force:
         _check_present(file, target)
         return target

@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import math
 import os
+import struct
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import groupby
 from pathlib import Path
 from typing import IO, Any
 
 import h5py
+import numpy as np
 
 from elmo.errors import WeightsError
 from elmo.runtime.files import replacing
@@ -80,6 +83,71 @@ def _require_stored(path: Path, name: str, dataset: h5py.Dataset) -> None:
             f"{path}: '{name}' claims the shape {dataset.shape}, {claimed:,} bytes, but the file "
             f"has {stored:,} bytes of it; it is damaged or was never filled"
         )
+
+
+def texts_of(path: Path, name: str, dataset: h5py.Dataset, most: int) -> list[str]:
+    """Read the texts of a dataset as h5py writes them: neither compressed nor in chunks.
+
+    The HDF5 library loops forever over damaged texts, so they are read without it. The dataset has
+    a reference to each; they lie in heaps, blocks with a header of 16 bytes and objects one after
+    another, each with such a header ("Global Heap" in the HDF5 File Format Specification).
+
+    Args:
+        path: The file.
+        name: Name of the dataset, for messages.
+        dataset: Texts of variable length, of one axis.
+        most: Bytes that they may have together; many references may be to one long text.
+    """
+    offset = dataset.id.get_offset()
+    if not h5py.check_string_dtype(dataset.dtype) or dataset.ndim != 1 or offset is None:
+        raise WeightsError(
+            f"{path}: '{name}' has type {dataset.dtype} and shape {dataset.shape}, expected a list "
+            "of texts, neither compressed nor in chunks"
+        )
+    references = np.memmap(path, _REFERENCE, mode="r", offset=offset, shape=dataset.shape)
+    size = int(references["length"].sum(dtype=np.uint64))
+    if size > most:
+        raise WeightsError(
+            f"{path}: the texts of '{name}' have {size:,} bytes, expected at most {most:,}; the "
+            "file is damaged"
+        )
+    order = np.argsort(references["heap"], kind="stable")
+    texts = [""] * len(references)
+    base = dataset.file.userblock_size
+    with path.open("rb") as file:
+        for heap, group in groupby(order.tolist(), key=references["heap"].tolist().__getitem__):
+            places = list(group)
+            objects = _heap(file, base + heap) if heap else {}
+            for place, (length, _, index) in zip(places, references[places].tolist(), strict=True):
+                content = objects.get(index, b"")
+                if len(content) < length:
+                    raise WeightsError(f"{path}: text {place} of '{name}' is damaged")
+                texts[place] = content[:length].decode()
+    return texts
+
+
+def _heap(file: IO[bytes], address: int) -> dict[int, bytes]:
+    """Read the objects of a heap by their numbers; number 0 is the space that is left."""
+    file.seek(address)
+    signature, size = _HEAP.unpack(file.read(_HEAP.size))
+    content = file.read(min(size, _LARGEST_HEAP) - _HEAP.size) if signature == b"GCOL" else b""
+    objects: dict[int, bytes] = {}
+    place = 0
+    while place + _OBJECT.size <= len(content):
+        index, length = _OBJECT.unpack_from(content, place)
+        if not index:
+            break
+        place += _OBJECT.size
+        objects[index] = content[place : place + length]
+        place += -(-length // 8) * 8
+    return objects
+
+
+_REFERENCE = np.dtype([("length", "<u4"), ("heap", "<u8"), ("object", "<u4")])
+_HEAP = struct.Struct("<4s4xQ")
+_OBJECT = struct.Struct("<H6xQ")
+_LARGEST_HEAP = 2**26
+"""Bytes; each has 4,096, unless one text is larger."""
 
 
 # --- writing --------------------------------------------------------------------------------------

@@ -26,6 +26,8 @@ DEEPEST = 64
 MOST_DIGITS = 20
 """Of a whole number in a JSON file; 64 bits have 20."""
 
+_LONGEST_NAME = 255
+"""Bytes of a file's name, on every system that is in use."""
 _KINDS = (
     (stat.S_ISDIR, "a folder"),
     (stat.S_ISFIFO, "a named pipe"),
@@ -61,7 +63,8 @@ def require_file(path: Path, what: str = "file") -> int:
 
 def is_bare_name(name: str) -> bool:
     """Return whether a text is the name of something in a folder, and leads nowhere else."""
-    return name not in ("", ".", "..") and not set(name) & set("/\\\0")
+    is_place = name in ("", ".", "..") or bool(set(name) & set("/\\\0"))
+    return not is_place and len(name.encode("utf-8", "replace")) <= _LONGEST_NAME
 
 
 @contextmanager
@@ -186,7 +189,7 @@ def parse_json(text: str | bytes, source: str) -> Any:
 
 
 def _whole_number(digits: str) -> int:
-    if len(digits) > MOST_DIGITS:
+    if len(digits.removeprefix("-")) > MOST_DIGITS:
         raise ValueError(f"a number of {len(digits):,} digits, expected at most {MOST_DIGITS}")
     return int(digits)
 

@@ -7,5 +7,6 @@
 - `manylangs`: models of ELMoForManyLangs.
 - `tensors`: names and layouts of all tensors in the published files and in ours, one table.
 - `card`: model cards.
+- `integrity`: SHA-256 of the files of a model, recorded and verified.
 - `token_file`: precomputed vectors of words.
 """

@@ -125,7 +125,7 @@ class ModelCard:
         files = {
             path.name: sha256_of(path)
             for path in paths
-            if path.name not in (CARD_JSON, README) and not path.name.startswith(".")
+            if path.name not in (CARD_JSON, README, "SHA256SUMS") and not path.name.startswith(".")
         }
         return dataclasses.replace(self, files=files)
 

@@ -8,6 +8,7 @@ lookup.txt            and the words, one a line
 vocab.txt             the words of the softmax, or of a model that reads words
 characters.txt        the alphabet of a model that encodes words as code points
 README.md, card.json  see `elmo.weights.card`
+SHA256SUMS            of all these but the cards; see `elmo.weights.integrity`
 """
 
 from __future__ import annotations
@@ -43,12 +44,13 @@ from elmo.weights.files import (
     write_lists,
 )
 from elmo.weights.formats import OURS, ModelFiles
+from elmo.weights.integrity import SUMS_FILE, forget_sums, record_sums
 
 SOFTMAX_FILE = "softmax.safetensors"
 LOOKUP_FILE = "lookup.safetensors"
 LOOKUP_WORDS = "lookup.txt"
 _WARM = ("warm.hidden", "warm.memory")
-PATTERNS = (OURS.options, "*.safetensors", LOOKUP_WORDS, CARD_JSON, *LIST_PATTERNS)
+PATTERNS = (OURS.options, "*.safetensors", LOOKUP_WORDS, CARD_JSON, SUMS_FILE, *LIST_PATTERNS)
 
 
 # --- reading ------------------------------------------------------------------------------------
@@ -109,6 +111,7 @@ def write(checkpoint: Checkpoint, folder: Path, dtype: OutputDtype) -> None:
     A warm state, which is small, is always float32.
     """
     make_folder(folder)
+    forget_sums(folder)
     number = torch.float16 if dtype == "float16" else torch.float32
     warm = dict(zip(_WARM, checkpoint.warm_state or (), strict=False))
     tensors = {name: tensor.to(number) for name, tensor in checkpoint.tensors.items()}
@@ -119,6 +122,7 @@ def write(checkpoint: Checkpoint, folder: Path, dtype: OutputDtype) -> None:
     write_lists(checkpoint, folder)
     write_text(folder / OURS.options, checkpoint.config.to_json())
     _write_card(checkpoint, folder / README)
+    record_sums(folder)
 
 
 def _write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:

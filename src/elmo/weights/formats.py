@@ -139,8 +139,11 @@ def load_checkpoint(
     require_parts(files)
     checkpoint = format.code.read(files)
     from elmo.weights.files import completed
+    from elmo.weights.integrity import warn_of_changes
 
-    return completed(replace(checkpoint, format=format.name), files, lazily)
+    checkpoint = completed(replace(checkpoint, format=format.name), files, lazily)
+    warn_of_changes(files.weights.parent)
+    return checkpoint
 
 
 def require_parts(files: ModelFiles) -> None:

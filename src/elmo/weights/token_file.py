@@ -22,7 +22,12 @@ from elmo.errors import (
     OutputExistsError,
     WeightsError,
 )
-from elmo.runtime.hdf5_files import dataset_of, reading_hdf5, writing_hdf5
+from elmo.runtime.hdf5_files import (
+    dataset_of,
+    reading_hdf5,
+    texts_of,
+    writing_hdf5,
+)
 from elmo.runtime.input_files import MOST_LIST_BYTES
 from elmo.text.vocabulary import Vocabulary
 
@@ -31,7 +36,6 @@ WORDS = "words"
 FINGERPRINT = "model_sha256"
 
 _CHECKED_WORDS = 8
-_WORDS_AT_A_TIME = 1024
 
 
 class TokenFile:
@@ -166,26 +170,14 @@ def _mapped(path: Path, dataset: h5py.Dataset) -> npt.NDArray[np.float32]:
 
 
 def _vocabulary_inside(path: Path, file: h5py.File) -> Vocabulary:
-    """Read the words in a file, some at a time: each may point at the same long text."""
+    """Read the words in a file of ours."""
     if WORDS not in file:
         raise MissingFileError(
             f"{path} does not say which words its rows are: give its vocabulary file too"
         )
     dataset = dataset_of(path, file, WORDS, kinds="O")
-    if dataset.ndim != 1 or len(dataset) > MOST_WORDS or not h5py.check_string_dtype(dataset.dtype):
+    if dataset.size > MOST_WORDS:
         raise WeightsError(
-            f"{path}: '{WORDS}' has shape {dataset.shape} and type {dataset.dtype}, expected up to "
-            f"{MOST_WORDS:,} texts"
+            f"{path}: '{WORDS}' has {dataset.size:,} entries, expected at most {MOST_WORDS:,}"
         )
-    words: list[str] = []
-    size = 0
-    for start in range(0, len(dataset), _WORDS_AT_A_TIME):
-        some = dataset.asstr()[start : start + _WORDS_AT_A_TIME].tolist()
-        size += sum(map(len, some))
-        if size > MOST_LIST_BYTES:
-            raise WeightsError(
-                f"{path}: '{WORDS}' has more than {MOST_LIST_BYTES:,} characters, which no "
-                "vocabulary has; the file is damaged"
-            )
-        words += some
-    return Vocabulary(words)
+    return Vocabulary(texts_of(path, WORDS, dataset, MOST_LIST_BYTES))
