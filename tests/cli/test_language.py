@@ -215,3 +215,32 @@ def test_substitutes_take_a_raw_sentence(capsys):
     assert main([*arguments, "--tokenizer", "whitespace"]) == 0
     (other,) = json.loads(capsys.readouterr().out)
     assert other["position"] == 4
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["perplexity", "nosuch", "text.txt"],
+        ["score", "nosuch", "text.txt"],
+        ["substitutes", "nosuch", "The [bank] ."],
+        ["similar", "bank", "--model", "nosuch"],
+        ["neighbors", "The [bank] .", "--model", "nosuch", "--corpus", "text.txt"],
+        ["analyze", "contextuality", "--model", "nosuch", "--corpus", "text.txt"],
+    ],
+)
+def test_an_unknown_model_is_refused_before_pytorch_is_imported(tmp_path, command):
+    (tmp_path / "text.txt").write_text("A cat sat .\n", encoding="utf-8")
+    code = (
+        "import sys; sys.modules['torch'] = None; from elmo.cli.main import main; sys.exit(main())"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, *command],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert done.returncode == 2, done.stderr
+    assert "nosuch" in done.stderr
+    assert "Traceback" not in done.stderr

@@ -17,7 +17,7 @@ from elmo.analysis.settings import (
     SenseSettings,
     SimilarSettings,
 )
-from elmo.cli.main import DONE, STOPPED, App, Flags, Quiet, app, say, show
+from elmo.cli.main import DONE, STOPPED, App, Flags, Quiet, app, require_model, say, show
 from elmo.runtime.tables import counted
 from elmo.settings import ModelChoice
 
@@ -55,6 +55,7 @@ def similar(
     words
         Words; each gets a list of its own. None, to make an index only.
     """
+    require_model(choice)
     from elmo import analysis
 
     path = settings.index
@@ -88,6 +89,7 @@ def neighbors(
     sentences
         Sentences with one or more words in square brackets; all are searched in one pass.
     """
+    require_model(choice)
     from elmo import analysis
 
     found = analysis.neighbors(
@@ -111,6 +113,7 @@ def contextuality(
     for anisotropy, and measures of isotropy, in one pass in bounded memory. Definitions are those
     of Ethayarajh (2019); see docs/analysis.md. Interrupted, it reports on what it has read.
     """
+    require_model(choice)
     from elmo import analysis
 
     report = analysis.contextuality(
@@ -162,6 +165,7 @@ def senses(
     word
         The word.
     """
+    require_model(choice)
     from elmo import analysis
 
     settings = settings.replace(out=settings.out or Path())
@@ -189,6 +193,7 @@ def correlation(
     files
         Files with two words and a score a line, between tabs, commas or spaces.
     """
+    require_model(choice)
     from elmo import analysis
 
     report = analysis.correlation(

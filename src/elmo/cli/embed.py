@@ -7,7 +7,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from elmo.cli.main import DONE, STOPPED, Flags, app, note_on_cut_words, say
+from elmo.cli.main import DONE, STOPPED, Flags, app, note_on_cut_words, require_model, say
 from elmo.errors import OutputExistsError
 from elmo.runtime.tables import counted
 from elmo.settings import EmbedSettings, ModelChoice
@@ -43,11 +43,10 @@ def embed(
         No progress, no report.
     """
     from elmo.bulk.writer import check_paths, is_unfinished
-    from elmo.hub.names import require_known
 
     # Mistakes are found before PyTorch is imported and the model loaded, which take a while.
     check_paths(source, output, settings)
-    require_known(choice.model, choice.options, choice.weights)
+    require_model(choice)
     from elmo.bulk.embed_file import embed_file
     from elmo.embedder import load_model
 
@@ -105,14 +104,13 @@ def cache(
     """
     from tqdm import tqdm
 
-    from elmo.hub.names import require_known
     from elmo.text.files import refuse_to_replace, require_readable
 
     refuse_to_replace(vocabulary, output)
     if output.exists() and not overwrite:  # before anything is read that can be read only once
         raise OutputExistsError(f"{output} exists; give --overwrite to replace it")
     require_readable(vocabulary, "vocabulary file")
-    require_known(choice.model, choice.options, choice.weights)
+    require_model(choice)
     from elmo.embedder import load_model
     from elmo.text.vocabulary import Vocabulary
     from elmo.weights.token_file import write_token_file

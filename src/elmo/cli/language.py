@@ -10,7 +10,17 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from elmo.cli.main import DONE, AsJson, Flags, Quiet, app, note_on_cut_words, say, show
+from elmo.cli.main import (
+    DONE,
+    AsJson,
+    Flags,
+    Quiet,
+    app,
+    note_on_cut_words,
+    require_model,
+    say,
+    show,
+)
 from elmo.errors import ElmoError
 from elmo.runtime.tables import NOTHING
 from elmo.settings import ModelChoice, ReadingSettings, StatePolicy, SurprisalUnit, TokenizerChoice
@@ -213,15 +223,17 @@ def _model_and(
         choice: The flags.
         alone: What a single argument is where no flag names a model: "model" or "rest".
     """
-    if choice.model or choice.options or choice.weights:
-        if rest is not None:
-            raise ElmoError(
-                f"the model is named twice: {model!r}, and by a flag; leave one of them out"
-            )
-        return choice, model
-    if rest is None and (alone == "rest" or _is_text_file(model)):
-        return choice, model
-    return dataclasses.replace(choice, model=model), rest
+    is_named = bool(choice.model or choice.options or choice.weights)
+    if is_named and rest is not None:
+        raise ElmoError(
+            f"the model is named twice: {model!r}, and by a flag; leave one of them out"
+        )
+    if is_named or (rest is None and (alone == "rest" or _is_text_file(model))):
+        rest = model
+    else:
+        choice = dataclasses.replace(choice, model=model)
+    require_model(choice)
+    return choice, rest
 
 
 def _is_text_file(name: str | None) -> bool:

@@ -35,7 +35,7 @@ from elmo.errors import (
     reason_of,
 )
 from elmo.runtime.files import output_errors
-from elmo.settings import Group
+from elmo.settings import Group, ModelChoice
 
 COMMANDS = ("embed", "models", "language", "prepare", "train", "task", "analyze", "bench")
 """Modules of commands; importing one registers its commands with `app`."""
@@ -220,6 +220,13 @@ def show(text: str) -> None:
     """Write a line of data to standard output."""
     with output_errors("to standard output"):
         sys.stdout.write(f"{text}\n")
+
+
+def require_model(choice: ModelChoice) -> None:
+    """Refuse a model that cannot exist; call it before PyTorch is imported, which takes a while."""
+    from elmo.hub.names import require_known
+
+    require_known(choice.model, choice.options, choice.weights)
 
 
 def read_config(_: App, commands: tuple[str, ...], arguments: ArgumentCollection) -> None:
