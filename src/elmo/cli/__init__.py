@@ -8,5 +8,6 @@
 - `train`: elmo train, elmo finetune.
 - `task`: elmo task ...
 - `analyze`: elmo similar, elmo neighbors, elmo analyze ...
+- `verify`: elmo verify.
 - `bench`: elmo bench.
 """

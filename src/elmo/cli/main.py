@@ -37,7 +37,7 @@ from elmo.errors import (
 from elmo.runtime.files import output_errors
 from elmo.settings import Group, ModelChoice
 
-COMMANDS = ("embed", "models", "language", "prepare", "train", "task", "analyze", "bench")
+COMMANDS = ("embed", "models", "verify", "language", "prepare", "train", "task", "analyze", "bench")
 """Modules of commands; importing one registers its commands with `app`."""
 FIRST_STEPS = """\
 elmo embed TEXT.txt VECTORS.hdf5 --tokenizer model    vectors of every word of a raw text
