@@ -3,7 +3,6 @@
 
 import json
 import lzma
-import os
 from itertools import islice
 from pathlib import Path
 
@@ -15,8 +14,8 @@ from elmo.text.sentences import LINES_LOOKED_AT
 
 ENGLISH = Expected(language="en", tokenizer="english", unknown_rate=0.03)
 CHINESE = Expected(language="zh", tokenizer="chinese", unknown_rate=0.1)
-DATA = os.environ.get("ELMO_TEST_DATA")
-"""A folder of real text, if there is one: what `test_real_...` name."""
+DATA = Path(__file__).parents[3] / "shared" / "data"
+"""Real text, where it lies beside the repository."""
 
 RAW_ENGLISH = (
     'She washed her hair. It isn\'t dry yet, but "soon" it will be!',
@@ -172,9 +171,9 @@ def test_no_more_lines_are_taken_than_are_looked_at():
 
 def real(name):
     """Return the beginning of a file of real text."""
-    path = Path(DATA or "", name)
-    if DATA is None or not path.is_file():
-        pytest.skip(f"ELMO_TEST_DATA names no folder with {name}")
+    path = DATA / name
+    if not path.is_file():
+        pytest.skip(f"{name} is not beside the repository (../shared/data)")
     opened = lzma.open if path.suffix == ".xz" else open
     with opened(path, "rt", encoding="utf-8") as file:
         return [line.rstrip("\n") for line in islice(file, LINES_LOOKED_AT)]
