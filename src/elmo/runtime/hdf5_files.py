@@ -121,7 +121,9 @@ def texts_of(path: Path, name: str, dataset: h5py.Dataset, most: int) -> list[st
             for place, (length, _, index) in zip(places, references[places].tolist(), strict=True):
                 content = objects.get(index, b"")
                 if len(content) < length:
-                    raise WeightsError(f"{path}: text {place} of '{name}' is damaged")
+                    raise WeightsError(
+                        f"{path}: text {place} of '{name}' is damaged; make it again"
+                    )
                 texts[place] = content[:length].decode()
     return texts
 

@@ -138,13 +138,20 @@ def write_token_file(
             require_written()
             start += len(block)
         file.create_dataset(WORDS, data=list(words), dtype=h5py.string_dtype())
-        file.attrs[FINGERPRINT] = fingerprint
+        file.attrs[FINGERPRINT] = np.bytes_(fingerprint)
 
 
 def _fingerprint(file: h5py.File) -> str | None:
-    """Return the fingerprint of the model that made a file, if the file has it as a text."""
-    found = file.attrs.get(FINGERPRINT) if FINGERPRINT in file.attrs else None
-    return found if isinstance(found, str) else None
+    """Return the fingerprint of the model that made a file, if the file has it as we write it.
+
+    That is a text of fixed length: the HDF5 library loops forever over damaged texts of others.
+    """
+    if FINGERPRINT not in file.attrs:
+        return None
+    stored = file.attrs.get_id(FINGERPRINT)
+    if stored.shape != () or stored.dtype.kind != "S":
+        return None
+    return bytes(file.attrs[FINGERPRINT]).decode("ascii", "replace")
 
 
 def _require_shape(path: Path, dataset: h5py.Dataset, vocabulary: Vocabulary) -> None:
