@@ -20,9 +20,11 @@ from safetensors import safe_open
 
 from elmo.bulk import hdf5, spool
 from elmo.bulk.hdf5 import Hdf5Writer
+from elmo.bulk.spool import SpoolWriter
 from elmo.bulk.writer import (
     FORMATS,
     VectorInfo,
+    check_paths,
     format_of,
     is_complete,
     open_writer,
@@ -36,7 +38,7 @@ from elmo.errors import (
     OutputError,
     OutputExistsError,
 )
-from elmo.settings import OutputFormat
+from elmo.settings import EmbedSettings, OutputFormat
 
 ALL_LAYERS = VectorInfo(
     model_sha256="ab" * 32,
@@ -53,6 +55,11 @@ ALL_LAYERS = VectorInfo(
 ONE_LAYER = replace(ALL_LAYERS, layers="top", n_layers=0)
 
 SENTENCES = [["A", "cat"], [], ["Über", "den", "/", "Wolken", "."], ["A", "cat"], ["日本"]]
+
+
+def info_of(format):
+    """Return the facts of a file with all layers, or with one where the format has no more."""
+    return ALL_LAYERS if FORMATS[format].has_layers else ONE_LAYER
 
 
 def vectors_of(sentences, info, seed=0):
@@ -103,6 +110,11 @@ READERS = {
     "parquet": read_parquet,
 }
 
+REFUSED = ["out.csv", "out.txt", "out.npy", "out.json"]
+"""Names that other programs understand and no format has: a format that takes one shortens this."""
+
+SPOOLED = [name for name, format in FORMATS.items() if issubclass(format.code, SpoolWriter)]
+
 
 def assert_holds(path, format, info, vectors):
     found = READERS[format](path, info)
@@ -119,10 +131,10 @@ def test_the_table_has_the_formats_that_settings_and_documents_name():
 
 
 @pytest.mark.parametrize("format", FORMATS)
-@pytest.mark.parametrize("info", [ALL_LAYERS, ONE_LAYER], ids=["all", "one"])
+@pytest.mark.parametrize("make_info", [info_of, lambda format: ONE_LAYER], ids=["all", "one"])
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
-def test_other_readers_see_what_was_written(tmp_path, format, info, dtype):
-    info = replace(info, dtype=dtype)
+def test_other_readers_see_what_was_written(tmp_path, format, make_info, dtype):
+    info = replace(make_info(format), dtype=dtype)
     path = tmp_path / "out"
     assert_holds(path, format, info, write(path, format, info))
     assert is_complete(path)
@@ -131,8 +143,8 @@ def test_other_readers_see_what_was_written(tmp_path, format, info, dtype):
 
 @pytest.mark.parametrize("format", FORMATS)
 def test_a_text_without_sentences_makes_a_valid_empty_file(tmp_path, format):
-    open_writer(tmp_path / "out", format, ALL_LAYERS).finish()
-    assert READERS[format](tmp_path / "out", ALL_LAYERS) == []
+    open_writer(tmp_path / "out", format, info_of(format)).finish()
+    assert READERS[format](tmp_path / "out", info_of(format)) == []
 
 
 def test_hdf5_opens_with_code_written_for_allennlp(tmp_path):
@@ -165,7 +177,7 @@ def test_every_file_says_what_made_it(tmp_path):
     text = "".join(f"{json.dumps(words)}\n" for words in SENTENCES)
     digest = hashlib.sha256(text.encode()).hexdigest()
     expected = asdict(ALL_LAYERS) | {"n_sentences": 5, "text_sha256": digest}
-    for format in FORMATS:
+    for format in ("hdf5", "npz", "safetensors", "parquet"):
         write(tmp_path / format, format, ALL_LAYERS)
     with h5py.File(tmp_path / "hdf5", "r") as file:
         attributes = dict(file.attrs)
@@ -205,10 +217,10 @@ def test_an_output_that_exists_is_refused_and_left_alone(tmp_path, format):
     path.write_text("precious")
     for resume in (False, True):
         with pytest.raises(OutputExistsError, match="overwrite"):
-            open_writer(path, format, ALL_LAYERS, resume=resume)
+            open_writer(path, format, info_of(format), resume=resume)
     assert path.read_text() == "precious"
-    vectors = write(path, format, ALL_LAYERS, overwrite=True)
-    assert_holds(path, format, ALL_LAYERS, vectors)
+    vectors = write(path, format, info_of(format), overwrite=True)
+    assert_holds(path, format, info_of(format), vectors)
 
 
 def test_bad_places_and_formats_are_refused(tmp_path):
@@ -225,6 +237,20 @@ def test_bad_places_and_formats_are_refused(tmp_path):
         open_writer(tmp_path / "file" / "out", "hdf5", ALL_LAYERS)
 
 
+def test_all_layers_are_refused_by_a_format_with_one_vector_a_word(tmp_path, monkeypatch):
+    monkeypatch.setitem(FORMATS, "npz", replace(FORMATS["npz"], has_layers=False))
+    refusal = "layers is 'all', but the format npz has one vector a word; give layers top, average"
+    with pytest.raises(ConfigError, match=refusal):
+        open_writer(tmp_path / "out.npz", "npz", ALL_LAYERS)
+    (tmp_path / "text.txt").write_text("A cat\n")
+    with pytest.raises(ConfigError, match=refusal):
+        check_paths(tmp_path / "text.txt", tmp_path / "out.npz", EmbedSettings())
+    assert [file.name for file in tmp_path.iterdir()] == ["text.txt"]
+    check_paths(tmp_path / "text.txt", tmp_path / "out.npz", EmbedSettings(layers=1))
+    vectors = write(tmp_path / "out.npz", "npz", ONE_LAYER)
+    assert_holds(tmp_path / "out.npz", "npz", ONE_LAYER, vectors)
+
+
 def test_a_mistyped_folder_is_named_and_not_created(tmp_path):
     with pytest.raises(MissingFileError, match=r"there is no folder .*/vectros; make it first"):
         open_writer(tmp_path / "vectros" / "out.h5", "hdf5", ALL_LAYERS)
@@ -239,14 +265,14 @@ def test_a_missing_extra_is_named_before_any_work(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("format", FORMATS)
 def test_an_unfinished_output_asks_for_a_decision(tmp_path, format):
-    writer = open_writer(tmp_path / "out", format, ALL_LAYERS)
-    writer.append(SENTENCES, vectors_of(SENTENCES, ALL_LAYERS))
+    writer = open_writer(tmp_path / "out", format, info_of(format))
+    writer.append(SENTENCES, vectors_of(SENTENCES, info_of(format)))
     assert not is_complete(tmp_path / "out")
     with pytest.raises(OutputExistsError, match="another elmo process is writing"):
-        open_writer(tmp_path / "out", format, ALL_LAYERS, resume=True)
+        open_writer(tmp_path / "out", format, info_of(format), resume=True)
     writer.close()
     with pytest.raises(OutputExistsError, match="unfinished; give resume"):
-        open_writer(tmp_path / "out", format, ALL_LAYERS)
+        open_writer(tmp_path / "out", format, info_of(format))
 
 
 @pytest.mark.parametrize("format", FORMATS)
@@ -254,34 +280,34 @@ def test_an_unfinished_output_asks_for_a_decision(tmp_path, format):
 @given(cut=st.integers(0, len(SENTENCES)))
 def test_a_resumed_file_equals_an_uninterrupted_one(tmp_path_factory, format, cut):
     path = tmp_path_factory.mktemp("out") / "out"
-    vectors = vectors_of(SENTENCES, ALL_LAYERS)
-    open_writer(path, format, ALL_LAYERS).append(SENTENCES[:cut], vectors[:cut])
-    writer = open_writer(path, format, ALL_LAYERS, resume=True)
+    vectors = vectors_of(SENTENCES, info_of(format))
+    open_writer(path, format, info_of(format)).append(SENTENCES[:cut], vectors[:cut])
+    writer = open_writer(path, format, info_of(format), resume=True)
     assert writer.n_written == cut
     assert list(writer.written_sentences()) == SENTENCES[:cut]
     writer.append(SENTENCES[cut:], vectors[cut:])
     writer.finish()
-    assert_holds(path, format, ALL_LAYERS, vectors)
+    assert_holds(path, format, info_of(format), vectors)
 
 
-@pytest.mark.parametrize("format", ["npz", "safetensors", "parquet"])
+@pytest.mark.parametrize("format", SPOOLED)
 @settings(deadline=None, max_examples=25)
 @given(data=st.data())
 def test_a_torn_working_folder_loses_only_what_was_torn(tmp_path_factory, format, data):
     """Whatever a killed process left of its files, whole sentences are kept and the rest goes."""
     path = tmp_path_factory.mktemp("out") / "out"
-    vectors = vectors_of(SENTENCES, ALL_LAYERS)
-    writer = open_writer(path, format, ALL_LAYERS)
+    vectors = vectors_of(SENTENCES, info_of(format))
+    writer = open_writer(path, format, info_of(format))
     writer.append(SENTENCES, vectors)
     writer.close()
     for name in ("vectors.bin", "sentences.jsonl"):
         file = writer.work / name
         os.truncate(file, data.draw(st.integers(0, file.stat().st_size), label=name))
-    resumed = open_writer(path, format, ALL_LAYERS, resume=True)
+    resumed = open_writer(path, format, info_of(format), resume=True)
     n = resumed.n_written
     resumed.append(SENTENCES[n:], vectors[n:])
     resumed.finish()
-    assert_holds(path, format, ALL_LAYERS, vectors)
+    assert_holds(path, format, info_of(format), vectors)
 
 
 def test_an_hdf5_output_that_was_killed_before_its_file_was_begun_is_resumed(tmp_path):
@@ -310,8 +336,8 @@ def test_an_hdf5_file_is_complete_and_readable_after_every_list(tmp_path):
     ("name", "value"), [("model_sha256", "cd" * 32), ("state", "warm"), ("dtype", "float16")]
 )
 def test_a_run_with_other_settings_cannot_be_resumed(tmp_path, format, name, value):
-    open_writer(tmp_path / "out", format, ALL_LAYERS)
-    other = replace(ALL_LAYERS, **{name: value})
+    open_writer(tmp_path / "out", format, info_of(format))
+    other = replace(info_of(format), **{name: value})
     with pytest.raises(OutputError, match=f"{name}=.*cannot be resumed with {name}="):
         open_writer(tmp_path / "out", format, other, resume=True)
 
@@ -354,13 +380,13 @@ def fail_in(writer):
 @pytest.mark.parametrize("format", FORMATS)
 def test_a_run_that_fails_before_a_sentence_is_in_leaves_nothing(tmp_path, format):
     path = tmp_path / "out"
-    fail_in(open_writer(path, format, ALL_LAYERS))
+    fail_in(open_writer(path, format, info_of(format)))
     assert list(tmp_path.iterdir()) == []
-    writer = open_writer(path, format, ALL_LAYERS)
-    writer.append(SENTENCES[:1], vectors_of(SENTENCES, ALL_LAYERS)[:1])
+    writer = open_writer(path, format, info_of(format))
+    writer.append(SENTENCES[:1], vectors_of(SENTENCES, info_of(format))[:1])
     fail_in(writer)
     for _ in range(2):  # what is in stays, also when it is resumed and fails again
-        writer = open_writer(path, format, ALL_LAYERS, resume=True)
+        writer = open_writer(path, format, info_of(format), resume=True)
         assert writer.n_written == 1
         fail_in(writer)
 
@@ -380,7 +406,7 @@ def test_the_format_is_what_was_asked_for_or_what_the_name_ends_in(name, asked, 
     assert format_of(name, asked) == format
 
 
-@pytest.mark.parametrize("name", ["out.csv", "out.txt", "out.npy", "out.json", "v1.2"])
+@pytest.mark.parametrize("name", [*REFUSED, "out.xyz", "v1.2"])
 def test_an_ending_that_no_format_has_is_refused_with_those_that_are_known(name):
     with pytest.raises(ConfigError, match=r"\.hdf5, \.h5, \.parquet, \.npz, \.safetensors"):
         format_of(name)
@@ -393,14 +419,20 @@ def test_an_ending_that_no_format_has_is_refused_with_those_that_are_known(name)
 @pytest.mark.parametrize("format", FORMATS)
 def test_a_complete_output_is_known_by_its_text_and_settings(tmp_path, format):
     path = tmp_path / "out"
-    write(path, format, ALL_LAYERS)
-    require_made_of(path, format, ALL_LAYERS, iter(SENTENCES))
+    write(path, format, info_of(format))
+    require_made_of(path, format, info_of(format), iter(SENTENCES))
     for other in (SENTENCES[:-1], [*SENTENCES, []], [["a"], *SENTENCES[1:]], []):
         with pytest.raises(OutputError, match="complete, with 5 sentences of another text"):
-            require_made_of(path, format, ALL_LAYERS, other)
-    for name, value in (("model_sha256", "cd" * 32), ("layers", "top"), ("tokenizer", "english")):
+            require_made_of(path, format, info_of(format), other)
+    for name, value in (("model_sha256", "cd" * 32), ("layers", "mix"), ("tokenizer", "english")):
         with pytest.raises(OutputError, match=f"begun with {name}="):
-            require_made_of(path, format, replace(ALL_LAYERS, **{name: value}), SENTENCES)
+            require_made_of(path, format, replace(info_of(format), **{name: value}), SENTENCES)
+
+
+def test_numbers_of_a_complete_output_are_shown_as_python_shows_them(tmp_path):
+    write(tmp_path / "out", "hdf5", ALL_LAYERS)
+    with pytest.raises(OutputError, match="begun with batch_size=0 and cannot"):
+        require_made_of(tmp_path / "out", "hdf5", replace(ALL_LAYERS, batch_size=5), SENTENCES)
 
 
 @pytest.mark.parametrize("format", FORMATS)
@@ -408,19 +440,20 @@ def test_a_file_that_is_no_output_is_not_taken_for_a_complete_one(tmp_path, form
     path = tmp_path / "out"
     path.write_text("precious")
     with pytest.raises(OutputExistsError, match="no run of elmo embed has written it"):
-        require_made_of(path, format, ALL_LAYERS, SENTENCES)
+        require_made_of(path, format, info_of(format), SENTENCES)
 
 
 FULL_DISK = """
 import resource, sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[1])
-from bulk.test_writer import ALL_LAYERS, SENTENCES, vectors_of
+from bulk.test_writer import SENTENCES, info_of, vectors_of
 from elmo.errors import OutputError
 from elmo.bulk.writer import open_writer
 resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[4]),) * 2)
-writer = open_writer(Path(sys.argv[2]), sys.argv[3], ALL_LAYERS)
-vectors = vectors_of(SENTENCES, ALL_LAYERS)
+info = info_of(sys.argv[3])
+writer = open_writer(Path(sys.argv[2]), sys.argv[3], info)
+vectors = vectors_of(SENTENCES, info)
 try:
     for _ in range(100000):
         writer.append(SENTENCES, vectors)
@@ -444,14 +477,14 @@ def test_no_space_left_stops_the_run_and_leaves_a_valid_output(tmp_path, format)
     count, message = done.stdout.split(" ", 1)
     assert "no space left" in message
     assert "with resume to go on" in message
-    writer = open_writer(path, format, ALL_LAYERS, resume=True)
+    writer = open_writer(path, format, info_of(format), resume=True)
     n = writer.n_written  # of the list that did not fit, whole sentences may have been kept
     assert n >= int(count) > 0
-    vectors = vectors_of(SENTENCES, ALL_LAYERS)
+    vectors = vectors_of(SENTENCES, info_of(format))
     done_of_list = n % len(SENTENCES)
     writer.append(SENTENCES[done_of_list:], vectors[done_of_list:])
     writer.finish()
-    assert_holds(path, format, ALL_LAYERS, vectors * (n // len(SENTENCES) + 1))
+    assert_holds(path, format, info_of(format), vectors * (n // len(SENTENCES) + 1))
 
 
 def test_reserving_space_does_not_make_a_file_larger_than_its_content(tmp_path):

@@ -50,7 +50,7 @@ def test_mistyped_files_and_models_are_refused_before_torch_is_imported(text, tm
     out = tmp_path / "out.h5"
     commands = [
         ["embed", "nosuch.txt", out],
-        ["embed", text, tmp_path / "out.csv"],
+        ["embed", text, tmp_path / "out.xyz"],
         ["embed", text, tmp_path / "nosuch" / "out.h5"],
         ["embed", text, out, "--model", "smal-en"],
         ["cache", "nosuch.txt", out],

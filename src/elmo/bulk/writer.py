@@ -27,6 +27,7 @@ from types import TracebackType
 from typing import Any, Self, cast
 from zipfile import BadZipFile
 
+import numpy as np
 import numpy.typing as npt
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
@@ -46,7 +47,7 @@ from elmo.runtime.files import (
     remove_partial_files,
     sha256_of,
 )
-from elmo.settings import EmbedSettings, OutputDtype, OutputFormat, TokenizerName
+from elmo.settings import EmbedSettings, Layers, OutputDtype, OutputFormat, TokenizerName
 from elmo.text.files import get_tokenizer, refuse_to_replace, require_text
 from elmo.text.sentences import Words
 
@@ -69,6 +70,8 @@ class Format:
     """The extra of this distribution that the format needs."""
     package: str = ""
     """The package that the extra brings, by which it is known to be there."""
+    has_layers: bool = True
+    """Whether a word may have a vector of each layer; else it has one."""
 
     @property
     def code(self) -> type[VectorWriter]:
@@ -98,13 +101,13 @@ def check_paths(source: Path | str, output: Path | str, settings: EmbedSettings)
         if path is not None:
             refuse_to_replace(path, output)
     format = format_of(output, settings.format)
-    check_output(output, format, settings.resume, settings.overwrite)
+    check_output(output, format, settings.layers, settings.resume, settings.overwrite)
 
 
 def format_of(path: Path | str, asked: OutputFormat | None = None) -> OutputFormat:
     """Return the format asked for, else that of the file name's ending, else HDF5.
 
-    An ending that no format has is refused: a file named out.csv should not hold HDF5.
+    An ending that no format has is refused: a file named out.xyz should not hold HDF5.
     """
     ending = Path(path).suffix[1:].lower()
     if asked is not None or not ending:
@@ -120,14 +123,14 @@ def format_of(path: Path | str, asked: OutputFormat | None = None) -> OutputForm
 
 
 def check_output(
-    path: Path | str, format: OutputFormat, resume: bool = False, overwrite: bool = False
+    path: Path | str,
+    format: OutputFormat,
+    layers: Layers | str,
+    resume: bool = False,
+    overwrite: bool = False,
 ) -> None:
     """Refuse an output that may not or cannot be written, before hours of work; change nothing."""
-    if format not in FORMATS:
-        raise ConfigError(f"format is {format!r}, expected one of {', '.join(FORMATS)}")
-    extra = FORMATS[format].extra
-    if extra is not None and find_spec(FORMATS[format].package) is None:
-        raise MissingExtraError(f"the format {format!r}", extra)
+    _check_format(format, layers)
     if resume and overwrite:
         raise ConfigError("--resume goes on with an output, --overwrite starts anew: give one")
     if str(path) == "-":
@@ -148,6 +151,20 @@ def check_output(
         )
     if path.exists():
         raise OutputExistsError(f"{path} exists; give --overwrite to replace it")
+
+
+def _check_format(format: OutputFormat, layers: Layers | str) -> None:
+    """Refuse a format that is unknown, lacks its package, or has no place for these layers."""
+    if format not in FORMATS:
+        raise ConfigError(f"format is {format!r}, expected one of {', '.join(FORMATS)}")
+    extra = FORMATS[format].extra
+    if extra is not None and find_spec(FORMATS[format].package) is None:
+        raise MissingExtraError(f"the format {format!r}", extra)
+    if layers == "all" and not FORMATS[format].has_layers:
+        raise ConfigError(
+            f"layers is 'all', but the format {format} has one vector a word; give --layers top, "
+            "average, mix or a layer's number"
+        )
 
 
 def is_complete(path: Path | str) -> bool:
@@ -208,7 +225,7 @@ def open_writer(
         overwrite: Replace an output that exists.
         forget_sentences: Leave `sentence_to_index` out of an HDF5 file.
     """
-    check_output(path, format, resume, overwrite)
+    check_output(path, format, info.layers, resume, overwrite)
     return FORMATS[format].code(Path(path), info, resume, overwrite, forget_sentences)
 
 
@@ -410,9 +427,12 @@ class VectorWriter:
 
 def _require_same(path: Path, before: Mapping[str, Any], info: VectorInfo) -> None:
     for name, now in asdict(info).items():
-        if str(before.get(name)) != str(now):
+        begun = before.get(name)
+        if isinstance(begun, np.generic):  # as h5py reads the numbers among the attributes
+            begun = begun.item()
+        if str(begun) != str(now):
             raise OutputError(
-                f"{path} was begun with {name}={before.get(name)!r} and cannot be resumed with "
+                f"{path} was begun with {name}={begun!r} and cannot be resumed with "
                 f"{name}={now!r}; use the same settings, or --overwrite to start anew"
             )
 
