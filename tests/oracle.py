@@ -6,6 +6,7 @@ layouts of its tensors are those of bilm-tf's HDF5 file, its options those of `o
 
 import json
 import math
+from dataclasses import dataclass
 from pathlib import Path
 
 import h5py
@@ -120,7 +121,7 @@ class Oracle:
         return x @ self.tensors[f"{scope}/W_{name}"] + self.tensors[f"{scope}/b_{name}"]
 
     def _run_layer(self, direction, layer, inputs, state):
-        step = {"lstm": self._lstm_step, "gru": self._gru_step}[self.lstm.get("cell", "lstm")]
+        step = getattr(self, _cell_of(self.options).step)
         hidden, memory = state or (np.zeros(self.width), np.zeros(self.dim))
         outputs = []
         for vector in inputs:
@@ -161,15 +162,40 @@ def sigmoid(x):
     return (1 + np.tanh(x / 2)) / 2
 
 
+@dataclass(frozen=True)
+class _Cell:
+    """What is known of a cell beside its step."""
+
+    step: str
+    """Method of `Oracle` that computes one word: `(cell, vector, hidden, memory)`."""
+    stored: str
+    """Its name in the HDF5 file."""
+    n_gates: int
+    has_recurrent_weight: bool = True
+    vectors: tuple[str, ...] = ()
+    """Further parameters of shape `(dim,)`."""
+
+
+CELLS = {
+    "lstm": _Cell("_lstm_step", "LSTMCell", 4),
+    "gru": _Cell("_gru_step", "GRUCell", 3, vectors=("B_candidate",)),
+}
+"""All that differs between cells; a new one is a line here and its step in `Oracle`."""
+
+
+def _cell_of(options):
+    return CELLS[options["lstm"].get("cell", "lstm")]
+
+
 def cell_name(options, direction, layer):
-    cell = {"lstm": "LSTMCell", "gru": "GRUCell"}[options["lstm"].get("cell", "lstm")]
-    return f"RNN_{direction}/RNN/MultiRNNCell/Cell{layer}/{cell}"
+    return f"RNN_{direction}/RNN/MultiRNNCell/Cell{layer}/{_cell_of(options).stored}"
 
 
 def tensor_shapes(options):
     """List names and shapes of a model's tensors as bilm-tf stores them."""
     lstm = options["lstm"]
     dim, width = lstm["dim"], lstm["projection_dim"]
+    known = _cell_of(options)
     shapes = {}
     if "char_cnn" in options:
         shapes |= _character_shapes(options["char_cnn"], width)
@@ -178,11 +204,10 @@ def tensor_shapes(options):
     for direction in (0, 1):
         for layer in range(lstm["n_layers"]):
             cell = cell_name(options, direction, layer)
-            n_gates = 4 if cell.endswith("LSTMCell") else 3
-            shapes[f"{cell}/W_0"] = (2 * width, n_gates * dim)
-            shapes[f"{cell}/B"] = (n_gates * dim,)
-            if n_gates == 3:
-                shapes[f"{cell}/B_candidate"] = (dim,)
+            read = 2 * width if known.has_recurrent_weight else width
+            shapes[f"{cell}/W_0"] = (read, known.n_gates * dim)
+            shapes[f"{cell}/B"] = (known.n_gates * dim,)
+            shapes |= {f"{cell}/{name}": (dim,) for name in known.vectors}
             if width < dim:
                 shapes[f"{cell}/W_P_0"] = (dim, width)
     return shapes

@@ -18,8 +18,8 @@ from strategies import seeded_bilm
 SENTENCES = [["The", "cat", "sat", "."], ["No"], [], ["a", "cat"], ["cat"] * 9]
 
 
-class SRU(Cell):
-    """Lei et al. 2018, with a skip of its own: its gates never see the last output.
+class SkippingUnit(Cell):
+    """The SRU of Lei et al. 2018, with a skip of its own: its gates never see the last output.
 
     f = sigmoid(W_f x + b_f + v_f * c)      c = clip(f * c + (1 - f) * W x)
     r = sigmoid(W_r x + b_r + v_r * c)      h = project(r * c + (1 - r) * W_s x)
@@ -27,7 +27,7 @@ class SRU(Cell):
 
     gates = ("x", "f", "r", "s")
     stored_gates = ("f", "x", "r", "s")
-    stored_names = ("SRUCell", "sru_cell")
+    stored_names = ("SkippingCell", "skipping_cell")
     has_recurrent_weight = False
 
     def __init__(self, config):
@@ -56,7 +56,7 @@ class Elman(Cell):
         return LayerState(self.project(torch.tanh(inputs + self.recur(state.hidden))), state.memory)
 
 
-@pytest.fixture(params=[SRU, Elman])
+@pytest.fixture(params=[SkippingUnit, Elman])
 def name(request, monkeypatch):
     monkeypatch.setitem(CELLS, "new", request.param)
     return "new"

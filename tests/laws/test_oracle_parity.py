@@ -14,7 +14,7 @@ from elmo.model.bilm import State, pack
 from elmo.model.cells import GRU, LSTM, LayerState
 from elmo.model.layers import run_packed
 from elmo.text.characters import word_ids
-from oracle import Oracle, random_tensors, write_files
+from oracle import CELLS, Oracle, random_tensors, write_files
 from strategies import ALPHABET, VOCABULARY, batches, options, plain_batches
 
 pytestmark = pytest.mark.filterwarnings("ignore:words longer:elmo.errors.ElmoWarning")
@@ -38,6 +38,11 @@ def models_of(folder, drawn, seed, recurrent_scale=1.0):
     return Oracle(drawn, tensors, vocabulary, characters), open_model(folder)
 
 
+def backends_of(plain):
+    """Return the plain model, and the CPU backend where it computes the model's cell."""
+    return [plain, *([CPUBackend(plain)] if plain.config.cell in CPUBackend.cells else [])]
+
+
 SPELLINGS = ("bytes", "code points")
 
 
@@ -51,7 +56,7 @@ def state_arrays(state, n_layers):
 
 @settings(max_examples=30)
 @given(
-    drawn=options(cells=("lstm", "gru"), spells=SPELLINGS),
+    drawn=options(cells=tuple(CELLS), spells=SPELLINGS),
     batch=batches(max_size=4),
     seed=st.integers(0, 9),
 )
@@ -63,7 +68,7 @@ def test_every_model_that_reads_characters_equals_the_oracle(folder, drawn, batc
     assume(batch)
     plain = BiLM.from_checkpoint(checkpoint)
     ids = word_ids(plain.config, None, plain.alphabet).batch(batch)
-    for model in (plain, CPUBackend(plain)):
+    for model in backends_of(plain):
         output = model.run(ids)
         for row, layers in enumerate(expected):
             n = layers.shape[1]
@@ -73,7 +78,7 @@ def test_every_model_that_reads_characters_equals_the_oracle(folder, drawn, batc
 
 
 @settings(max_examples=20)
-@given(drawn=options(cells=("lstm", "gru"), reads=("words",)), batch=plain_batches())
+@given(drawn=options(cells=tuple(CELLS), reads=("words",)), batch=plain_batches())
 def test_every_model_that_reads_words_equals_the_oracle(folder, drawn, batch):
     oracle, checkpoint = models_of(folder, drawn, seed=3)
     model = ELMo(checkpoint)
@@ -83,7 +88,7 @@ def test_every_model_that_reads_words_equals_the_oracle(folder, drawn, batch):
 
 @settings(max_examples=30)
 @given(
-    drawn=options(cells=("lstm", "gru"), spells=SPELLINGS),
+    drawn=options(cells=tuple(CELLS), spells=SPELLINGS),
     batch=batches(max_size=6),
     rows=st.integers(1, 3),
 )
@@ -103,13 +108,13 @@ def test_carried_state_equals_the_oracle(folder, drawn, batch, rows):
 
 
 @settings(max_examples=20)
-@given(drawn=options(cells=("lstm", "gru")), batch=batches(min_size=1, max_size=4))
+@given(drawn=options(cells=tuple(CELLS)), batch=batches(min_size=1, max_size=4))
 def test_a_given_state_is_continued_row_by_row(folder, drawn, batch):
     oracle, checkpoint = models_of(folder, drawn, seed=5)
     first = [["row", str(number)] for number in range(len(batch))]
     plain = BiLM.from_checkpoint(checkpoint)
     ids = word_ids(plain.config, None)
-    for model in (plain, CPUBackend(plain)):
+    for model in backends_of(plain):
         with torch.no_grad():
             middle = model.run(ids.batch(first)).state
             output = model.run(ids.batch(batch), middle)
@@ -123,7 +128,7 @@ def test_a_given_state_is_continued_row_by_row(folder, drawn, batch):
                 np.testing.assert_allclose(part[:, :, row], expected, **EXACT)
 
 
-@pytest.mark.parametrize("cell", ["lstm", "gru"])
+@pytest.mark.parametrize("cell", CELLS)
 def test_the_oracle_agrees_where_both_clips_bite(folder, cell):
     drawn = ElmoConfig.preset("tiny", cell=cell, cell_clip=0.4, proj_clip=0.3).to_options()
     oracle, checkpoint = models_of(folder, drawn, seed=6, recurrent_scale=3.0)
