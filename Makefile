@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test lint types tests bench gpu-check clean
+.PHONY: demo test lint types tests chaos bench gpu-check clean
 
 # What users get: the package and nothing else.
 .venv/core: pyproject.toml constraints.txt
@@ -30,6 +30,12 @@ types: .venv/dev
 
 tests: .venv/dev
 	$(BIN)/pytest
+
+# Damaged and hostile files in thousands, ten minutes; prints one table. SEED=2 draws others.
+CASES ?= 21000
+SEED ?= 1
+chaos: .venv/dev
+	$(BIN)/python tests/chaos/fuzz.py --cases $(CASES) --seed $(SEED)
 
 # Needs AllenNLP's files beside ours; see benchmarks/README.md.
 bench: .venv/dev

@@ -33,6 +33,10 @@ from elmo.errors import ConfigError
 # --- the mechanism ------------------------------------------------------------------------------
 
 
+_LONGEST_SHOWN = 200
+"""Characters of a value in a message; a file may hold a long one."""
+
+
 class Check(NamedTuple):
     """A condition on a value, as metadata of a field: `steps: Annotated[int | None, POSITIVE]`."""
 
@@ -64,7 +68,9 @@ PART = Check("a share from 0 up to, not including, 1", lambda value: 0 <= value 
 def require(name: str, value: object, expected: str, holds: bool) -> None:
     """Refuse a value unless a condition holds."""
     if not holds:
-        raise ConfigError(f"{name} is {value!r}, expected {expected}")
+        shown = repr(value)
+        shown = shown if len(shown) <= _LONGEST_SHOWN else f"{shown[:_LONGEST_SHOWN]}..."
+        raise ConfigError(f"{name} is {shown}, expected {expected}")
 
 
 def flag_of(name: str) -> str:

@@ -17,7 +17,7 @@ from typing import Any, NoReturn
 from elmo.config import MOST_WORDS
 from elmo.errors import ConfigError, ElmoError, InputError, MissingFileError, reason_of
 
-MOST_JSON_BYTES = 2**24
+MOST_JSON_BYTES = 2**22
 """Of a description, a card or a record; the largest known has a few kilobytes."""
 MOST_LIST_BYTES = 2**26
 """Of a list of words or characters: four million words of 16 bytes."""
