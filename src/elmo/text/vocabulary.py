@@ -53,7 +53,7 @@ class Vocabulary:
                 "it is another file, or damaged"
             )
         lines = split_lines(path, decoded(path, content))
-        stripped = (line.strip() for line in lines)
+        stripped = [line.strip() for line in lines]
         return cls(word for word in stripped if word != _SKIPPED_LINE)
 
     def write(self, path: Path | str) -> None:
