@@ -148,7 +148,7 @@ def test_261_and_262_characters_are_bytes_and_others_an_alphabet(stated, rows):
 def test_an_impossible_number_of_characters_is_refused(stated):
     given_options = minimal_options()
     given_options["char_cnn"]["n_characters"] = stated
-    with pytest.raises(ConfigError, match="n_characters is .*(at least 8|a whole number)"):
+    with pytest.raises(ConfigError, match=r"n_characters is .*(at least 8|a whole number)"):
         ElmoConfig.from_options(given_options)
 
 

@@ -159,7 +159,7 @@ def test_a_file_that_is_no_token_file_is_refused(tmp_path):
 
 def test_an_existing_file_is_kept_unless_overwriting_is_allowed(written, tiny_elmo):
     before = written.read_bytes()
-    with pytest.raises(OutputExistsError, match="give (--)?overwrite to replace"):
+    with pytest.raises(OutputExistsError, match=r"give (--)?overwrite to replace"):
         write_token_file(written, ["new"], [tiny_elmo.word_vectors(["new"])], "f")
     assert written.read_bytes() == before
     write_token_file(written, ["new"], [tiny_elmo.word_vectors(["new"])], "f", overwrite=True)
