@@ -10,7 +10,7 @@ from cyclopts import App, CycloptsError, Parameter
 
 from benchmarks.common.settings import BenchSettings
 from elmo.cli.main import DONE, REFUSED, STOPPED, print_panel, say
-from elmo.errors import ElmoError, OutputError
+from elmo.errors import SHOWS_FLAGS, ElmoError, OutputError
 
 Command = Callable[..., None]
 """A function whose arguments become flags and whose docstring becomes the help text."""
@@ -30,6 +30,7 @@ def run(command: Command, arguments: Sequence[str] | None = None) -> int:
         help_format="plaintext",
     )
     app.default(command)
+    before = SHOWS_FLAGS.set(True)
     try:
         app(arguments, exit_on_error=False, print_error=False, result_action="return_value")
     except (CycloptsError, ElmoError) as error:
@@ -38,6 +39,8 @@ def run(command: Command, arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         say("interrupted")
         return STOPPED
+    finally:
+        SHOWS_FLAGS.reset(before)
     return DONE
 
 

@@ -828,10 +828,10 @@ def test_settings_that_do_not_change_the_result_are_not_in_the_manifest():
 
 
 def test_the_benchmark_runs_and_writes_its_figures(tmp_path):
-    script = Path(__file__).resolve().parents[3] / "benchmarks" / "prepare.py"
-    command = [sys.executable, str(script), "--sentences", "300", "--workers", "1"]
+    root = Path(__file__).resolve().parents[3]
+    command = [sys.executable, "-m", "benchmarks.prepare", "--sentences", "300", "--workers", "1"]
     command += ["--json", str(tmp_path / "figures.json")]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     run = json.loads((tmp_path / "figures.json").read_text())["run"]
     assert run["words"] > 300
