@@ -1094,3 +1094,15 @@ def test_single_vectors_are_compared_as_one_row(tiny_elmo):
     a, b = tiny_elmo.encode(["a b", "c"])
     assert tiny_elmo.similarity(a, np.stack([a, b])).shape == (1, 2)
     assert tiny_elmo.similarity(a, a).item() == pytest.approx(1.0)
+
+
+def test_texts_come_with_their_words_if_everything_is_asked_for(tiny_elmo):
+    for found in tiny_elmo.encode(["a b", "c"], output_value=None):
+        assert len(found["tokens"]) == len(found["token_embeddings"])
+    assert tiny_elmo.encode("a b", output_value=None)["tokens"] == ["a", "b"]
+
+
+@pytest.mark.parametrize("texts", [[{"text": "a b"}], {"text": ["a b"]}])
+def test_rows_of_a_table_are_refused_in_place_of_texts(tiny_elmo, texts):
+    with pytest.raises(InputError, match=r"received a dict, expected a list: give its text"):
+        tiny_elmo.encode(texts)

@@ -6,7 +6,7 @@ import dataclasses
 import logging
 import tempfile
 import warnings
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from itertools import islice
 from pathlib import Path
@@ -654,7 +654,7 @@ class ELMo:
             batch_size: Sentences in a batch at most; it does not change results.
             show_progress_bar: Whether to show progress; by default when logging is at level INFO.
             output_value: `token_embeddings` for the vectors of all words instead of their mean;
-                None for a dictionary with both, as tensors.
+                None for a dictionary with both as tensors, and with the words as `tokens`.
             precision: Of the results: `float32`. That of the model is chosen when it is loaded.
             convert_to_numpy: Whether to return arrays; otherwise a list of tensors.
             convert_to_tensor: Whether to return tensors, whatever `convert_to_numpy` says.
@@ -699,8 +699,9 @@ class ELMo:
                 "float32",
             )
         )
-        results = [
+        results: list[dict[str, Any]] = [
             _as_asked(torch.cat([next(vectors) for _ in text]), normalize_embeddings, truncate_dim)
+            | {"tokens": [word for sentence in text for word in sentence]}
             for text in texts
         ]
         if output_value is None:
@@ -720,7 +721,7 @@ class ELMo:
 
     def _split_texts(self, inputs: Iterable[Any], prompt: str | None) -> list[list[Words]]:
         """Split texts, with a prompt before them, into sentences of words."""
-        if not isinstance(inputs, list | tuple):
+        if not isinstance(inputs, list | tuple | Mapping):
             with suppress(TypeError):  # what is no list is named below
                 inputs = list(inputs)
         if not isinstance(inputs, list | tuple):

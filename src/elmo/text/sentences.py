@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import chain
 from typing import Any
@@ -129,6 +129,11 @@ def _checked_words(sentence: Any, what: str) -> Words:
 
 
 def _iterate(value: Any, what: str) -> Iterable[Any]:
+    if isinstance(value, Mapping):
+        raise InputError(
+            f"{what}: received a {type(value).__name__}, expected a list: give its text, as in "
+            '[row["text"] for row in rows]'
+        )
     try:
         iter(value)
     except TypeError:

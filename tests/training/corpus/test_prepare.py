@@ -41,6 +41,7 @@ from elmo.training.corpus.prepare import prepare
 from elmo.training.corpus.settings import PrepareSettings
 from elmo.training.corpus.shards import Corpus
 from elmo.training.corpus.sources import BlockReader, find_files
+from elmo.training.corpus.workers import default_workers
 
 ALL = PrepareSettings(heldout_share=0, min_count=1)
 
@@ -838,3 +839,15 @@ def test_the_benchmark_runs_and_writes_its_figures(tmp_path):
     assert run["words_per_second"] > 0
     assert run["parent_mb"] > 0
     assert "words_per_second" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("guard", "expected"), [("", 1), ("if __name__ == '__main__':\n    ", None)]
+)
+def test_a_script_without_a_guard_prepares_in_one_process(tmp_path, guard, expected):
+    script = tmp_path / "script.py"
+    script.write_text(
+        f"from elmo.training.corpus import workers\n{guard}print(workers.default_workers())\n"
+    )
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, check=True)
+    assert int(done.stdout) == (expected or default_workers())

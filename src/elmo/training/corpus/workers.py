@@ -6,6 +6,7 @@ import gc
 import multiprocessing
 import os
 import signal
+import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -13,6 +14,7 @@ from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from multiprocessing.connection import wait
+from pathlib import Path
 from typing import Protocol, TypeVar
 
 from elmo.errors import OutputError
@@ -36,10 +38,28 @@ class Mapper(Protocol):
 
 
 def default_workers() -> int:
-    """Return the number of usable cores, six at most."""
+    """Return the number of usable cores, six at most; 1 for a script that may not start any.
+
+    A spawned process imports the main script of its parent again: without the guard
+    `if __name__ == "__main__"` it would run all of it once more.
+    """
+    if not _main_is_guarded():
+        return 1
     has_affinity = hasattr(os, "sched_getaffinity")  # counts taskset and containers; Linux only
     cores = len(os.sched_getaffinity(0)) if has_affinity else os.cpu_count() or 1
     return min(cores, _MOST_WORKERS)
+
+
+def _main_is_guarded() -> bool:
+    """Return whether the main module can be imported by another process; no file needs no guard."""
+    main = sys.modules["__main__"]
+    path = getattr(main, "__file__", None)
+    if path is None or getattr(main, "__spec__", None) is not None:
+        return True
+    try:
+        return "__name__" in Path(path).read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return False
 
 
 @contextmanager
