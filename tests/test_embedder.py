@@ -854,7 +854,7 @@ def test_wrong_nesting_is_told_with_its_place(elmos, wrong, told):
         (None, "texts: received None"),
         (5, "texts: received 5"),
         ([b"bytes"], "text 0 is bytes, expected a string: decode it first"),
-        (["fine", None], "text 1: received None"),
+        (["fine", None], "text 1 is None, expected a string"),
         ([["The", 3]], "word 1 is 3 of type int"),
         ([[["too", "deep"]]], r"\['too', 'deep'\] of type list"),
     ],
@@ -1106,3 +1106,9 @@ def test_texts_come_with_their_words_if_everything_is_asked_for(tiny_elmo):
 def test_rows_of_a_table_are_refused_in_place_of_texts(tiny_elmo, texts):
     with pytest.raises(InputError, match=r"received a dict, expected a list: give its text"):
         tiny_elmo.encode(texts)
+
+
+@pytest.mark.parametrize("missing", [None, float("nan"), 3])
+def test_a_missing_text_is_named(tiny_elmo, missing):
+    with pytest.raises(InputError, match=r"text 1 is .*, expected a string, or a list of words"):
+        tiny_elmo.encode(["a", missing])

@@ -85,6 +85,8 @@ def tokenized_texts(texts: Iterable[Any], tokenizer: Tokenizer) -> Iterator[list
             yield tokenizer.sentences(text)
         elif isinstance(text, bytes):
             raise InputError(f"text {number} is bytes, expected a string: decode it first")
+        elif text is None or isinstance(text, int | float):  # such as a missing value of a table
+            raise InputError(f"text {number} is {text!r}, expected a string, or a list of words")
         else:
             yield [_checked_words(text, f"text {number}")]
 

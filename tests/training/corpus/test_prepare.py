@@ -767,7 +767,7 @@ def test_preparing_takes_fields_of_its_settings_and_returns_a_report(tmp_path):
     text = write(tmp_path / "text.txt", make_documents(50))
     report = elmo.prepare(str(text), tmp_path / "out", vocab_size=50, show_progress=False)
     assert report.vocabulary_words == 50
-    assert str(report) == report.table()
+    assert str(report).startswith(report.table())
     assert "unknown rate" in report._repr_html_()
     again = elmo.prepare(text, tmp_path / "out", vocab_size=50, resume=True, show_progress=False)
     assert again.was_complete
@@ -851,3 +851,11 @@ def test_a_script_without_a_guard_prepares_in_one_process(tmp_path, guard, expec
     )
     done = subprocess.run([sys.executable, script], capture_output=True, text=True, check=True)
     assert int(done.stdout) == (expected or default_workers())
+
+
+def test_a_report_shows_its_notes(tmp_path):
+    text = tmp_path / "text.txt"
+    text.write_text("She isn't here, he said. He won't come, she said.\n" * 40)
+    report = elmo.prepare(text, tmp_path / "out", workers=1)
+    assert report.notes
+    assert all(f"note: {note}" in str(report) for note in report.notes)

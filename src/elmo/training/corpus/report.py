@@ -86,11 +86,11 @@ class PrepareReport:
         return "\n".join(lines)
 
     def __str__(self) -> str:
-        return self.table()
+        return "\n".join([self.table(), *(f"note: {note}" for note in self.notes)])
 
     def _repr_html_(self) -> str:
-        """Return the table for a notebook."""
-        return f"<pre>{escape(self.table())}</pre>"
+        """Return the table and the notes for a notebook."""
+        return f"<pre>{escape(str(self))}</pre>"
 
 
 def _unknown_rate(split: SplitCounts) -> str:
